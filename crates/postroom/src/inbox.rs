@@ -1,0 +1,581 @@
+//! The inbox: inbound messages, taken in once per source and message id.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::error::{Error, ErrorKind};
+use crate::id::{InboxMessageId, OwnerToken, WorkItemId};
+use crate::message::{
+    InboxCounts, InboxMessage, InboxState, NAME_LIMIT, check_due, check_headers, check_name, check_optional_name,
+    check_text, headers_text, micros,
+};
+use crate::outbox::{List, four_counts};
+use crate::sql::{Call, Dialect, Queue, Value};
+use crate::store::{Abandon, CLEANUP_BATCH, Cutoff, Store, Target, positive, retention_micros};
+use crate::tx::{Executor, run_in};
+
+/// The inbox of a store. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example(room: postroom::Postroom) -> Result<(), postroom::Error> {
+/// use postroom::{Arrival, Inbound};
+///
+/// let inbound = Inbound::new("stripe", "evt_1", "payment.received", r#"{"amount":100}"#);
+/// match room.inbox().enqueue(&inbound).await?.arrival {
+///     Arrival::New => println!("queued"),
+///     Arrival::AlreadyDone => println!("a duplicate, and it was handled long ago"),
+///     other => println!("a duplicate: {other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Inbox {
+    pub(crate) store: Arc<Store>,
+}
+
+impl Inbox {
+    /// Records that a message has arrived and says whether it was processed before. A message that was
+    /// never seen is remembered as seen.
+    ///
+    /// # Errors
+    /// When source or message id is empty, too long or holds a NUL.
+    pub async fn already_processed(&self, id: &InboxMessageId) -> Result<bool, Error> {
+        Ok(self.check(id, None).await?.already_processed)
+    }
+
+    /// As [`Inbox::already_processed`], comparing a hash of the content. The first hash is kept. A
+    /// different one is not an error: it is returned, logged at WARN and counted. Use a cryptographic
+    /// hash such as SHA-256.
+    ///
+    /// # Errors
+    /// As [`Inbox::already_processed`].
+    pub async fn already_processed_with_hash(&self, id: &InboxMessageId, hash: &[u8]) -> Result<Sighting, Error> {
+        self.check(id, Some(hash.to_vec())).await
+    }
+
+    async fn check(&self, id: &InboxMessageId, hash: Option<Vec<u8>>) -> Result<Sighting, Error> {
+        check_id(id)?;
+        let values = vec![id.source.as_str().into(), id.message_id.as_str().into(), Value::Bytes(hash)];
+        let answer =
+            self.store.number("already_processed", "inbox", self.store.catalog.already_processed.call(values)).await?;
+        let sighting = Sighting { already_processed: answer & 1 != 0, hash_differs: answer & 2 != 0 };
+        tracing::debug!(
+            store = %self.store.identifier,
+            source = %id.source,
+            message_id = %id.message_id,
+            already_processed = sighting.already_processed,
+            "checked for a duplicate"
+        );
+        if sighting.hash_differs {
+            self.warn_hash(id);
+        }
+        Ok(sighting)
+    }
+
+    fn warn_hash(&self, id: &InboxMessageId) {
+        tracing::warn!(
+            store = %self.store.identifier,
+            source = %id.source,
+            message_id = %id.message_id,
+            "the same message arrived with a different content hash"
+        );
+        metrics::counter!("postroom_inbox_hash_differs_total", "store" => self.store.identifier.clone()).increment(1);
+    }
+
+    /// Says that a message is being processed outside of the queue. Only a message that was seen, and no
+    /// more, changes. Says whether it did.
+    ///
+    /// # Errors
+    /// When source or message id is not valid.
+    pub async fn mark_processing(&self, id: &InboxMessageId) -> Result<bool, Error> {
+        self.mark("mark_processing", id, 1).await
+    }
+
+    /// Says that a message is done: every further arrival is a duplicate. A dead message may become done;
+    /// any lease on it is void. Says whether something changed.
+    ///
+    /// # Errors
+    /// When source or message id is not valid.
+    pub async fn mark_processed(&self, id: &InboxMessageId) -> Result<bool, Error> {
+        self.mark("mark_processed", id, 3).await
+    }
+
+    /// Says that a message is dead; any lease on it is void. A done message stays done. Says whether
+    /// something changed.
+    ///
+    /// # Errors
+    /// When source or message id is not valid.
+    pub async fn mark_dead(&self, id: &InboxMessageId) -> Result<bool, Error> {
+        self.mark("mark_dead", id, 4).await
+    }
+
+    async fn mark(&self, operation: &'static str, id: &InboxMessageId, state: i64) -> Result<bool, Error> {
+        check_id(id)?;
+        let values = vec![
+            id.source.as_str().into(),
+            id.message_id.as_str().into(),
+            state.into(),
+            self.store.worker.as_str().into(),
+        ];
+        let output = self.store.run(operation, "inbox", vec![self.store.catalog.inbox_mark.call(values)]).await?;
+        let outcome = output.rows.into_iter().next().map(|mut row| row.int()).transpose()?.unwrap_or(0);
+        if outcome == 0 {
+            tracing::warn!(
+                store = %self.store.identifier, source = %id.source, message_id = %id.message_id, operation,
+                "unknown message: nothing was marked"
+            );
+        }
+        Ok(outcome == 1)
+    }
+
+    /// Takes a message in, in a transaction of its own. However often the same (source, message id)
+    /// arrives, it is processed once: see [`Arrival`].
+    ///
+    /// # Errors
+    /// When the message is not valid; nothing was written then.
+    pub async fn enqueue(&self, inbound: &Inbound) -> Result<Accepted, Error> {
+        let call = self.enqueueing(inbound)?;
+        let output = self.store.run("enqueue", "inbox", vec![call]).await?;
+        Ok(self.accepted(inbound, &output.changed))
+    }
+
+    /// Takes a message in, in the caller's transaction.
+    ///
+    /// # Errors
+    /// When the message is not valid, when the transaction belongs to another kind of database, and when
+    /// the client reports an error.
+    pub async fn enqueue_in<E: Executor>(&self, tx: &mut E, inbound: &Inbound) -> Result<Accepted, E::Error> {
+        let call = self.enqueueing(inbound)?;
+        let changed = run_in(self.store.dialect(), tx, vec![call]).await?;
+        Ok(self.accepted(inbound, &changed))
+    }
+
+    fn enqueueing(&self, inbound: &Inbound) -> Result<Call, Error> {
+        inbound.check()?;
+        Ok(self.store.catalog.inbox_enqueue.call(vec![
+            WorkItemId::new().as_uuid().into(),
+            inbound.id.source.as_str().into(),
+            inbound.id.message_id.as_str().into(),
+            inbound.topic.as_str().into(),
+            inbound.payload.as_str().into(),
+            Value::Bytes(inbound.hash.clone()),
+            inbound.due_at.map(micros).into(),
+            inbound.correlation_id.clone().filter(|id| !id.is_empty()).into(),
+            headers_text(&inbound.headers).into(),
+        ]))
+    }
+
+    /// The outcome is in the counts: see `inbox_enqueue.sql` of each dialect.
+    fn accepted(&self, inbound: &Inbound, changed: &[u64]) -> Accepted {
+        let (arrival, hash_differs) = match self.store.dialect() {
+            Dialect::Postgres => {
+                let outcome = changed.first().copied().unwrap_or(0);
+                let arrival = match outcome & !1 {
+                    0 => Arrival::AlreadyDone,
+                    2 => Arrival::New,
+                    4 => Arrival::Replaced,
+                    _ => Arrival::Dead,
+                };
+                (arrival, outcome & 1 != 0)
+            }
+            Dialect::Sqlite => {
+                let changed = |statement: usize| changed.get(statement).is_some_and(|rows| *rows > 0);
+                let arrival = match (changed(2), changed(3), changed(4)) {
+                    (true, _, _) => Arrival::New,
+                    (_, true, _) => Arrival::Replaced,
+                    (_, _, true) => Arrival::Dead,
+                    _ => Arrival::AlreadyDone,
+                };
+                (arrival, changed(1))
+            }
+        };
+        tracing::info!(
+            store = %self.store.identifier,
+            topic = %inbound.topic,
+            source = %inbound.id.source,
+            message_id = %inbound.id.message_id,
+            ?arrival,
+            "enqueued"
+        );
+        if hash_differs {
+            self.warn_hash(&inbound.id);
+        }
+        metrics::counter!("postroom_enqueued_total", "store" => self.store.identifier.clone(), "queue" => "inbox")
+            .increment(u64::from(arrival == Arrival::New));
+        Accepted { arrival, hash_differs }
+    }
+
+    /// Leases up to `batch` ready messages to `owner` and gives them back whole: see
+    /// [`Outbox::claim`](crate::Outbox::claim).
+    ///
+    /// # Errors
+    /// When `owner` is the empty token, or `lease` or `batch` is zero or beyond its limit.
+    pub async fn claim(&self, owner: OwnerToken, lease: Duration, batch: usize) -> Result<Vec<InboxMessage>, Error> {
+        let rows = self.store.claim(Queue::Inbox, owner, lease, batch).await?;
+        let mut messages = rows.into_iter().map(InboxMessage::claimed).collect::<Result<Vec<_>, _>>()?;
+        messages.sort_by_key(|message| (message.progress.next_attempt_at, message.first_seen, message.work_item_id));
+        Ok(messages)
+    }
+
+    /// Marks messages as done. Says how many really changed: those that `owner` still held. Messages are
+    /// named by work item, by source and message id, or by the bare message id, which means every
+    /// message with that id that `owner` holds.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token.
+    pub async fn ack<'a>(&self, owner: OwnerToken, keys: impl Into<InboxKeys<'a>>) -> Result<usize, Error> {
+        Ok(self.store.ack(&self.target(keys.into()), owner).await?.len())
+    }
+
+    /// Hands messages back for a later attempt. Says how many really changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token, or a delay is given that is zero or beyond its limit.
+    pub async fn abandon<'a>(
+        &self,
+        owner: OwnerToken,
+        keys: impl Into<InboxKeys<'a>>,
+        how: Abandon,
+    ) -> Result<usize, Error> {
+        if let Some(delay) = how.delay {
+            positive("delay", i64::try_from(delay.as_micros()).unwrap_or(i64::MAX))?;
+        }
+        Ok(self.store.abandon(&self.target(keys.into()), owner, &how).await?.len())
+    }
+
+    /// Marks messages as dead. Says how many really changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token.
+    pub async fn fail<'a>(
+        &self,
+        owner: OwnerToken,
+        keys: impl Into<InboxKeys<'a>>,
+        error: &str,
+    ) -> Result<usize, Error> {
+        Ok(self.store.fail(&self.target(keys.into()), owner, error).await?.len())
+    }
+
+    /// Extends leases that `owner` still holds. Says how many it does.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token or `lease` is zero or beyond its limit.
+    pub async fn renew<'a>(
+        &self,
+        owner: OwnerToken,
+        keys: impl Into<InboxKeys<'a>>,
+        lease: Duration,
+    ) -> Result<usize, Error> {
+        Ok(self.store.renew(&self.target(keys.into()), owner, lease).await?.len())
+    }
+
+    /// Frees every expired lease and says how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn reap(&self) -> Result<u64, Error> {
+        self.store.reap(Queue::Inbox).await
+    }
+
+    /// One message.
+    ///
+    /// # Errors
+    /// When source or message id is not valid.
+    pub async fn get(&self, id: &InboxMessageId) -> Result<Option<InboxMessage>, Error> {
+        check_id(id)?;
+        Ok(self.find(&id.message_id, Some(&id.source)).await?.pop())
+    }
+
+    /// One message by its id alone.
+    ///
+    /// # Errors
+    /// `NotFound` when no source has sent it, `Ambiguous` when more than one has.
+    pub async fn get_bare(&self, message_id: &str) -> Result<InboxMessage, Error> {
+        check_name("message_id", message_id, NAME_LIMIT)?;
+        let mut found = self.find(message_id, None).await?;
+        match (found.pop(), found.pop()) {
+            (Some(message), None) => Ok(message),
+            (Some(_), Some(_)) => Err(ErrorKind::Ambiguous { param: "message_id" }
+                .with("more than one source has sent this id; name the source too")),
+            (None, _) => Err(ErrorKind::NotFound { what: "inbox message" }.with("no source has sent this id")),
+        }
+    }
+
+    async fn find(&self, message_id: &str, source: Option<&str>) -> Result<Vec<InboxMessage>, Error> {
+        let source = source.map(str::to_owned);
+        let call = self.store.catalog.inbox_get.call(vec![message_id.into(), source.into()]);
+        let rows = self.store.read("get", "inbox", call).await?;
+        rows.into_iter().map(InboxMessage::shown).collect()
+    }
+
+    /// Messages in one state, by work item: see [`Outbox::list`](crate::Outbox::list). Messages that were
+    /// marked without ever being enqueued have no work item and are not listed, except as seen.
+    ///
+    /// # Errors
+    /// When `limit` is zero or beyond 10,000.
+    pub async fn list(&self, list: &List<InboxState>) -> Result<Vec<InboxMessage>, Error> {
+        let codes: &[i64] = match list.state {
+            InboxState::Seen => &[4],
+            InboxState::Processing => &[0, 1],
+            InboxState::Done => &[2],
+            InboxState::Dead => &[3],
+        };
+        let mut messages = Vec::new();
+        for &code in codes {
+            let call = self.store.catalog.inbox.list.call(list.values(code)?);
+            for row in self.store.read("list", "inbox", call).await? {
+                messages.push(InboxMessage::shown(row)?);
+            }
+        }
+        messages.sort_by_key(|message| message.work_item_id);
+        messages.truncate(list.limit_rows());
+        Ok(messages)
+    }
+
+    /// How many messages are in each state.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn counts(&self) -> Result<InboxCounts, Error> {
+        let call = self.store.catalog.inbox.count.call(Vec::new());
+        let [seen, processing, done, dead] = four_counts(self.store.read("count", "inbox", call).await?)?;
+        Ok(InboxCounts { seen, processing, done, dead })
+    }
+
+    /// Makes dead messages ready again, with a fresh budget of attempts. One that was marked dead before
+    /// it was enqueued is only seen again. Says how many were dead.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn revive<'a>(&self, keys: impl Into<InboxKeys<'a>>) -> Result<usize, Error> {
+        Ok(self.store.replay(&self.target(keys.into())).await?.len())
+    }
+
+    /// Deletes dead messages and forgets that they were ever seen. Says how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn purge<'a>(&self, keys: impl Into<InboxKeys<'a>>) -> Result<u64, Error> {
+        self.store.purge(&self.target(keys.into())).await
+    }
+
+    /// Deletes all messages that have been dead for longer than `older_than`; zero means all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn purge_older_than(&self, older_than: Duration) -> Result<u64, Error> {
+        self.store.purge_older_than(Queue::Inbox, older_than).await
+    }
+
+    /// Forgets messages that are done and were last seen longer than `older_than` ago, in batches, and
+    /// says how many. After that, the same message counts as new. Seen, processing and dead messages
+    /// stay. 30 days is a good start.
+    ///
+    /// # Errors
+    /// When `older_than` is zero.
+    pub async fn cleanup(&self, older_than: Duration) -> Result<u64, Error> {
+        let age = retention_micros("older_than", older_than)?;
+        self.store.cleanup(Queue::Inbox, Cutoff::OlderThan(age)).await?;
+        self.store.in_batches(|| self.forget(age, CLEANUP_BATCH)).await
+    }
+
+    /// One batch of a cleanup, in one transaction; `0` when nothing is left.
+    ///
+    /// # Errors
+    /// When `older_than` or `batch` is zero.
+    pub async fn cleanup_batch(&self, older_than: Duration, batch: u32) -> Result<u64, Error> {
+        let age = retention_micros("older_than", older_than)?;
+        if batch == 0 {
+            return Err(ErrorKind::OutOfRange { param: "batch" }.with("must be at least 1"));
+        }
+        self.forget(age, batch.into()).await
+    }
+
+    async fn forget(&self, age: i64, batch: i64) -> Result<u64, Error> {
+        let call = self.store.catalog.inbox_forget.call(vec![age.into(), batch.into()]);
+        self.store.number("cleanup", "inbox", call).await
+    }
+
+    fn target(&self, keys: InboxKeys<'_>) -> Target<'_> {
+        let catalog = &self.store.catalog;
+        match keys {
+            InboxKeys::WorkItems(ids) => Target {
+                name: "inbox",
+                sql: &catalog.inbox,
+                ids: Value::Uuids(ids.iter().map(|id| id.as_uuid()).collect()),
+            },
+            InboxKeys::Typed(ids) => {
+                let keys = ids.iter().map(|id| (Some(id.source.as_str()), id.message_id.as_str()));
+                Target { name: "inbox", sql: &catalog.inbox_by_key, ids: keys_json(keys) }
+            }
+            InboxKeys::Bare(ids) => {
+                let keys = ids.iter().map(|id| (None, *id));
+                Target { name: "inbox", sql: &catalog.inbox_by_key, ids: keys_json(keys) }
+            }
+        }
+    }
+}
+
+/// A JSON array of [source or null, message id]; nothing when there are no keys. A key with a NUL
+/// matches no message.
+fn keys_json<'a>(keys: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> Value {
+    let keys: Vec<_> = keys.filter(|(source, id)| !id.contains('\0') && !source.is_some_and(|s| s.contains('\0'))).collect();
+    if keys.is_empty() { Value::Text(None) } else { Value::Text(serde_json::to_string(&keys).ok()) }
+}
+
+/// Which inbox messages an operation is about.
+#[derive(Debug, Clone, Copy)]
+pub enum InboxKeys<'a> {
+    /// By work item, as a claim gave them: the fastest.
+    WorkItems(&'a [WorkItemId]),
+    /// By source and message id.
+    Typed(&'a [InboxMessageId]),
+    /// By message id alone: every source's message with that id.
+    Bare(&'a [&'a str]),
+}
+
+macro_rules! inbox_keys {
+    ($variant:ident, $item:ty) => {
+        impl<'a> From<&'a [$item]> for InboxKeys<'a> {
+            fn from(keys: &'a [$item]) -> Self {
+                Self::$variant(keys)
+            }
+        }
+
+        impl<'a, const N: usize> From<&'a [$item; N]> for InboxKeys<'a> {
+            fn from(keys: &'a [$item; N]) -> Self {
+                Self::$variant(keys)
+            }
+        }
+
+        impl<'a> From<&'a Vec<$item>> for InboxKeys<'a> {
+            fn from(keys: &'a Vec<$item>) -> Self {
+                Self::$variant(keys)
+            }
+        }
+    };
+}
+
+inbox_keys!(WorkItems, WorkItemId);
+inbox_keys!(Typed, InboxMessageId);
+inbox_keys!(Bare, &'a str);
+
+/// An inbound message on its way into the inbox.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Inbound {
+    id: InboxMessageId,
+    topic: String,
+    payload: String,
+    hash: Option<Vec<u8>>,
+    due_at: Option<SystemTime>,
+    correlation_id: Option<String>,
+    headers: BTreeMap<String, String>,
+}
+
+impl Inbound {
+    /// A message with the id that `source` gave it, for the handlers of `topic`.
+    pub fn new(
+        source: impl Into<String>,
+        message_id: impl Into<String>,
+        topic: impl Into<String>,
+        payload: impl Into<String>,
+    ) -> Self {
+        Self {
+            id: InboxMessageId::new(source, message_id),
+            topic: topic.into(),
+            payload: payload.into(),
+            hash: None,
+            due_at: None,
+            correlation_id: None,
+            headers: BTreeMap::new(),
+        }
+    }
+
+    /// A hash of the content, to notice when the same id comes with other content. Use a cryptographic
+    /// hash such as SHA-256.
+    #[must_use]
+    pub fn hash(mut self, hash: impl Into<Vec<u8>>) -> Self {
+        self.hash = Some(hash.into());
+        self
+    }
+
+    /// Holds the message back until the database's clock has passed `time`.
+    #[must_use]
+    pub fn due_at(mut self, time: SystemTime) -> Self {
+        self.due_at = Some(time);
+        self
+    }
+
+    /// Ties messages together. An empty one counts as none.
+    #[must_use]
+    pub fn correlation(mut self, id: impl ToString) -> Self {
+        self.correlation_id = Some(id.to_string());
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        check_id(&self.id)?;
+        check_name("topic", &self.topic, NAME_LIMIT)?;
+        check_text("payload", &self.payload)?;
+        check_optional_name("correlation_id", self.correlation_id.as_deref())?;
+        check_headers(&self.headers)?;
+        check_due(self.due_at)
+    }
+}
+
+/// The payload never shows.
+impl std::fmt::Debug for Inbound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inbound")
+            .field("id", &self.id)
+            .field("topic", &self.topic)
+            .field("payload_bytes", &self.payload.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an arrival was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sighting {
+    /// It was processed before.
+    pub already_processed: bool,
+    /// It came with another content hash before.
+    pub hash_differs: bool,
+}
+
+/// What an enqueue did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepted {
+    /// What the message was before.
+    pub arrival: Arrival,
+    /// It came with another content hash before.
+    pub hash_differs: bool,
+}
+
+/// What a message that is being enqueued was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Unknown, or only seen: it is queued now.
+    New,
+    /// Queued or being processed: topic, payload, hash and due time are replaced; lease, attempts and
+    /// backoff stay.
+    Replaced,
+    /// Dead: topic, payload, hash and due time are replaced, and it stays dead until it is revived.
+    Dead,
+    /// Done: nothing has changed.
+    AlreadyDone,
+}
+
+fn check_id(id: &InboxMessageId) -> Result<(), Error> {
+    check_name("source", &id.source, NAME_LIMIT)?;
+    check_name("message_id", &id.message_id, NAME_LIMIT)
+}

@@ -1,0 +1,75 @@
+//! Reliable messaging from the database you already have.
+//!
+//! One mechanism, seen from three doors. A work queue in your database is the mechanism: a worker
+//! claims messages, holds them under a lease, and settles them. The [`Outbox`] puts messages into it
+//! inside your transaction. The [`Inbox`] puts inbound messages into it once per source and id.
+//! [`Joins`] count settled messages and let the next one go.
+//!
+//! ```
+//! # tokio::runtime::Runtime::new()?.block_on(async {
+//! use std::time::Duration;
+//! use postroom::{Message, OwnerToken, Postroom};
+//!
+//! let room = Postroom::connect("sqlite::memory:").await?;
+//! room.deploy().await?;
+//!
+//! room.outbox().enqueue(&Message::new("order.created", r#"{"id":7}"#).correlation("req-1")).await?;
+//!
+//! let owner = OwnerToken::new();
+//! let claimed = room.outbox().claim(owner, Duration::from_secs(30), 50).await?;
+//! assert_eq!(claimed[0].topic, "order.created");
+//! room.outbox().ack(owner, &[claimed[0].id]).await?;
+//! # Ok::<(), postroom::Error>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! In your own transaction, with the client library that you already use (see [`tx`]):
+//!
+//! ```no_run
+//! # async fn example(room: postroom::Postroom, client: &mut tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use postroom::Message;
+//!
+//! let mut transaction = client.transaction().await?;
+//! transaction.execute("INSERT INTO orders (id) VALUES (7)", &[]).await?;
+//! room.outbox().enqueue_in(&mut transaction, &Message::new("order.created", r#"{"id":7}"#)).await?;
+//! transaction.commit().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Promises
+//! - Enqueue is atomic with your transaction: both or neither.
+//! - A committed message is handed out until it is acked or failed: at least once.
+//! - At most one live lease per message, by the database's clock; a late ack, abandon, fail or renewal
+//!   changes nothing.
+//! - At most one done per (source, message id) in the inbox.
+//! - Join counters are exact, and move in the transaction that settles the step.
+
+mod db;
+mod error;
+mod id;
+mod inbox;
+mod join;
+mod message;
+mod migrate;
+mod options;
+mod outbox;
+mod room;
+mod sql;
+mod store;
+pub mod transport;
+pub mod tx;
+
+pub use error::{Error, ErrorKind};
+pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
+pub use inbox::{Accepted, Arrival, Inbound, Inbox, InboxKeys, Sighting};
+pub use join::{Attached, Join, JoinMember, JoinStatus, JoinWait, Joins, NewJoin, Reported, StepStatus};
+pub use message::{
+    Counts, InboxCounts, InboxMessage, InboxState, Message, OutboxMessage, Progress, Receipt, State,
+};
+pub use options::{Options, Synchronous};
+pub use outbox::{List, Outbox};
+pub use room::Postroom;
+pub use sql::{Dialect, Statement, Value};
+pub use store::Abandon;

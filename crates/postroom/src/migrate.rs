@@ -1,0 +1,178 @@
+//! Schema deployment: explicit, versioned, checksummed, and safe when many do it at once.
+//!
+//! Tables come from numbered migrations that are applied once and never change. Functions and views
+//! are replaced whenever they differ from this library's. Everything happens in one transaction
+//! under a lock, so eight processes that start on an empty database end with one schema.
+
+use std::hash::Hasher;
+
+use crate::error::{Error, ErrorKind};
+use crate::sql::{Dialect, Migration, Names, migrations};
+
+/// The version under which the checksum of functions and views is recorded.
+pub(crate) const FUNCTIONS_VERSION: i64 = 0;
+
+/// What a driver needs in order to deploy.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// What to lock on, where the database needs a name for it.
+    pub(crate) lock: String,
+    pub(crate) create_schema: String,
+    pub(crate) create_versions: String,
+    pub(crate) select_versions: String,
+    pub(crate) record_version: String,
+    migrations: Vec<Migration>,
+    functions: String,
+}
+
+impl Plan {
+    pub(crate) fn new(dialect: Dialect, names: &Names) -> Result<Self, Error> {
+        let (migrations, functions) = migrations(dialect, names)?;
+        let fill = |text: &str| names.fill(dialect, &names.outbox, text);
+        let (create_schema, create_versions, record_version) = match dialect {
+            Dialect::Postgres => (
+                include_str!("sql/postgres/migrations/schema.sql"),
+                include_str!("sql/postgres/migrations/versions.sql"),
+                include_str!("sql/postgres/migrations/record.sql"),
+            ),
+            Dialect::Sqlite => (
+                "",
+                include_str!("sql/sqlite/migrations/versions.sql"),
+                include_str!("sql/sqlite/migrations/record.sql"),
+            ),
+        };
+        Ok(Self {
+            lock: fill("postroom {outbox}"),
+            create_schema: fill(create_schema),
+            create_versions: fill(create_versions),
+            select_versions: fill("SELECT version, checksum FROM {outbox+_schema} ORDER BY version"),
+            record_version: fill(record_version),
+            migrations,
+            functions,
+        })
+    }
+
+    /// What is still to be applied: version, name, checksum and text. Refuses a schema that is newer
+    /// than this library or whose migrations were changed.
+    pub(crate) fn missing(&self, applied: &[(i64, String)]) -> Result<Vec<(i64, &'static str, String, &str)>, Error> {
+        self.refuse_unknown(applied)?;
+        let known = |version: i64| applied.iter().find(|(other, _)| *other == version).map(|(_, checksum)| checksum);
+        let mut missing: Vec<_> = self
+            .migrations
+            .iter()
+            .filter(|migration| known(migration.version).is_none())
+            .map(|migration| (migration.version, migration.name, checksum(&migration.sql), migration.sql.as_str()))
+            .collect();
+        let functions = checksum(&self.functions);
+        if !missing.is_empty() || known(FUNCTIONS_VERSION) != Some(&functions) {
+            missing.push((FUNCTIONS_VERSION, "functions", functions, &self.functions));
+        }
+        Ok(missing)
+    }
+
+    /// Says what is wrong with a schema, if anything is.
+    pub(crate) fn verify(&self, applied: Option<&[(i64, String)]>) -> Result<(), Error> {
+        let Some(applied) = applied else {
+            return Err(ErrorKind::Schema.with("nothing is deployed; run `deploy()` or `postroom schema deploy`"));
+        };
+        match self.missing(applied)?.first() {
+            None => Ok(()),
+            Some((FUNCTIONS_VERSION, ..)) => Err(ErrorKind::Schema
+                .with("functions and views differ from this library's; run `deploy()` or `postroom schema deploy`")),
+            Some((version, name, ..)) => Err(ErrorKind::Schema.with(format!(
+                "migration {version} ({name}) is missing; run `deploy()` or `postroom schema deploy`"
+            ))),
+        }
+    }
+
+    fn refuse_unknown(&self, applied: &[(i64, String)]) -> Result<(), Error> {
+        for (version, applied_checksum) in applied.iter().filter(|(version, _)| *version != FUNCTIONS_VERSION) {
+            let Some(migration) = self.migrations.iter().find(|migration| migration.version == *version) else {
+                return Err(ErrorKind::Schema
+                    .with(format!("the schema has version {version}, which is newer than this library; upgrade it")));
+            };
+            if checksum(&migration.sql) != *applied_checksum {
+                return Err(ErrorKind::Schema.with(format!(
+                    "migration {version} ({}) was applied with another text; restore it or start from a fresh schema",
+                    migration.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything as one script, for people who run their own migrations.
+    pub(crate) fn script(&self, dialect: Dialect) -> String {
+        let mut script = format!("-- postroom schema for {}\n\n{}{}\n", dialect.name(), self.create_schema, self.create_versions);
+        for migration in &self.migrations {
+            script.push_str(&format!("-- migration {}: {}\n{}\n", migration.version, migration.name, migration.sql));
+            script.push_str(&self.record_line(dialect, migration.version, migration.name, &migration.sql));
+        }
+        script.push_str(&self.functions);
+        script.push_str(&self.record_line(dialect, FUNCTIONS_VERSION, "functions", &self.functions));
+        script
+    }
+
+    fn record_line(&self, dialect: Dialect, version: i64, name: &str, sql: &str) -> String {
+        let parameter = |number: u8| match dialect {
+            Dialect::Postgres => format!("${number}"),
+            Dialect::Sqlite => format!("?{number}"),
+        };
+        let record = self
+            .record_version
+            .replace(&parameter(1), &version.to_string())
+            .replace(&parameter(2), &format!("'{name}'"))
+            .replace(&parameter(3), &format!("'{}'", checksum(sql)));
+        format!("{}\n", record)
+    }
+}
+
+/// A checksum of a migration's text. It guards against mistakes, not against attackers.
+fn checksum(text: &str) -> String {
+    /// FNV-1a: the same on every platform and in every version of this library.
+    struct Fnv(u64);
+    impl Hasher for Fnv {
+        fn finish(&self) -> u64 {
+            self.0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    hasher.write(text.as_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::new(Dialect::Postgres, &Names::default()).expect("a plan")
+    }
+
+    fn all(plan: &Plan) -> Vec<(i64, String)> {
+        plan.missing(&[]).expect("missing").into_iter().map(|(version, _, checksum, _)| (version, checksum)).collect()
+    }
+
+    #[test]
+    fn what_is_applied_is_not_missing() {
+        let plan = plan();
+        assert!(plan.missing(&all(&plan)).expect("missing").is_empty());
+        plan.verify(Some(&all(&plan))).expect("complete");
+    }
+
+    #[test]
+    fn a_newer_schema_and_a_changed_migration_are_refused() {
+        let plan = plan();
+        let mut newer = all(&plan);
+        newer.push((99, "x".to_owned()));
+        assert!(plan.verify(Some(&newer)).expect_err("newer").to_string().contains("newer"));
+        let mut changed = all(&plan);
+        changed[0].1 = "x".to_owned();
+        assert!(plan.verify(Some(&changed)).expect_err("changed").to_string().contains("another text"));
+    }
+}

@@ -1,0 +1,212 @@
+//! How a store is opened: where it is, what its tables are called, how it behaves.
+
+
+
+use crate::error::{Error, ErrorKind};
+use crate::sql::{Identifier, Names};
+use crate::{Postroom, message};
+
+/// Everything that can be chosen about a store. Defaults are safe; [`Options::connect`] checks them
+/// all and names the one that is wrong.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), postroom::Error> {
+/// use postroom::Options;
+///
+/// let room = Options::new("postgres://localhost/shop")
+///     .schema("messaging")
+///     .worker("checkout-1")
+///     .connect()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Options {
+    pub(crate) url: String,
+    pub(crate) names: Names,
+    pub(crate) worker: String,
+    pub(crate) connections: usize,
+    pub(crate) prepared_statements: bool,
+    pub(crate) synchronous: Synchronous,
+    pub(crate) keep_done: bool,
+    pub(crate) deploy: bool,
+    pub(crate) join_wait_topic: String,
+    wrong: Option<Error>,
+}
+
+/// When SQLite tells the disk to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Synchronous {
+    /// At every commit: what was acknowledged survives a power cut. The default.
+    #[default]
+    Full,
+    /// At checkpoints only: faster, and a power cut loses the last commits.
+    Normal,
+}
+
+impl Options {
+    /// Starts from the defaults. The URL is `sqlite:path/to/file.db`, `sqlite::memory:` or
+    /// `postgres://user@host/database`.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            names: Names::default(),
+            worker: default_worker(),
+            connections: 16,
+            prepared_statements: true,
+            synchronous: Synchronous::Full,
+            keep_done: true,
+            deploy: false,
+            join_wait_topic: "join.wait".to_owned(),
+            wrong: None,
+        }
+    }
+
+    /// The schema that holds the tables, `infra` by default. SQLite has no schemas: there the name
+    /// becomes a prefix of the table names (none by default), so that several modules can share a
+    /// file.
+    #[must_use]
+    pub fn schema(mut self, name: &str) -> Self {
+        self.names.schema = self.identifier("schema", name);
+        self
+    }
+
+    /// The outbox table, `outbox` by default. Its archive, dead table and functions take their names
+    /// from it.
+    #[must_use]
+    pub fn outbox_table(mut self, name: &str) -> Self {
+        if let Some(name) = self.identifier("outbox_table", name) {
+            self.names.outbox = name;
+        }
+        self
+    }
+
+    /// The inbox table, `inbox` by default.
+    #[must_use]
+    pub fn inbox_table(mut self, name: &str) -> Self {
+        if let Some(name) = self.identifier("inbox_table", name) {
+            self.names.inbox = name;
+        }
+        self
+    }
+
+    /// The join table, `outbox_join` by default.
+    #[must_use]
+    pub fn join_table(mut self, name: &str) -> Self {
+        if let Some(name) = self.identifier("join_table", name) {
+            self.names.join = name;
+        }
+        self
+    }
+
+    /// The join member table, `outbox_join_member` by default.
+    #[must_use]
+    pub fn join_member_table(mut self, name: &str) -> Self {
+        if let Some(name) = self.identifier("join_member_table", name) {
+            self.names.join_member = name;
+        }
+        self
+    }
+
+    /// Who does the work: recorded with every message that is acked or failed, at most 100
+    /// characters. The default is the process id.
+    #[must_use]
+    pub fn worker(mut self, worker: impl Into<String>) -> Self {
+        self.worker = worker.into();
+        self
+    }
+
+    /// How many connections the store may open at most, 16 by default. SQLite always uses two.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Turn this off behind a pooler that gives out a connection per transaction, such as pgbouncer.
+    #[must_use]
+    pub fn prepared_statements(mut self, on: bool) -> Self {
+        self.prepared_statements = on;
+        self
+    }
+
+    /// When SQLite tells the disk to write.
+    #[must_use]
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Whether acked messages stay in the archive until [`Outbox::cleanup`](crate::Outbox::cleanup)
+    /// removes them (the default), or are deleted by the ack.
+    #[must_use]
+    pub fn keep_done(mut self, keep: bool) -> Self {
+        self.keep_done = keep;
+        self
+    }
+
+    /// Whether connecting creates or upgrades the schema. Off by default: then the schema must exist
+    /// and nothing is ever created.
+    #[must_use]
+    pub fn deploy(mut self, on: bool) -> Self {
+        self.deploy = on;
+        self
+    }
+
+    /// What is comfortable on a developer's machine: the schema is deployed on connect.
+    #[must_use]
+    pub fn dev_profile(self) -> Self {
+        self.deploy(true)
+    }
+
+    /// The topic of messages that wait for a join, `join.wait` by default.
+    #[must_use]
+    pub fn join_wait_topic(mut self, topic: impl Into<String>) -> Self {
+        self.join_wait_topic = topic.into();
+        self
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// When an option is wrong, and when the database cannot be reached.
+    pub async fn connect(self) -> Result<Postroom, Error> {
+        Postroom::open(self).await
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let Some(error) = &self.wrong {
+            return Err(error.clone());
+        }
+        self.names.check()?;
+        if self.connections == 0 || self.connections > 1000 {
+            return Err(ErrorKind::OutOfRange { param: "connections" }.with("expected 1 to 1000"));
+        }
+        message::check_name("worker", &self.worker, 100)?;
+        message::check_name("join_wait_topic", &self.join_wait_topic, message::NAME_LIMIT)
+    }
+
+    /// The first wrong name is remembered, so that the builder can go on and `connect` can tell.
+    fn identifier(&mut self, param: &'static str, name: &str) -> Option<Identifier> {
+        match Identifier::parse(param, name) {
+            Ok(identifier) => Some(identifier),
+            Err(error) => {
+                self.wrong.get_or_insert(error);
+                None
+            }
+        }
+    }
+}
+
+/// The URL may hold a password: it never shows.
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("names", &self.names).field("worker", &self.worker).finish_non_exhaustive()
+    }
+}
+
+fn default_worker() -> String {
+    format!("pid-{}", std::process::id())
+}

@@ -1,0 +1,415 @@
+//! The outbox: messages that leave with your transaction, and the queue they are worked off from.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorKind};
+use crate::id::{MessageId, OwnerToken, WorkItemId};
+use crate::message::{Counts, Message, OutboxMessage, Receipt, State, headers_text, micros};
+use crate::sql::{Call, Queue, Statement, Value};
+use crate::store::{Abandon, Cutoff, Store, Target, duration_micros, retention_micros};
+use crate::tx::{Executor, run_in};
+
+/// The outbox of a store. Cheap to clone.
+///
+/// ```no_run
+/// # async fn example(room: postroom::Postroom) -> Result<(), postroom::Error> {
+/// use std::time::Duration;
+/// use postroom::{Message, OwnerToken};
+///
+/// let outbox = room.outbox();
+/// outbox.enqueue(&Message::new("order.created", "{}")).await?;
+///
+/// let owner = OwnerToken::new();
+/// for message in outbox.claim(owner, Duration::from_secs(30), 50).await? {
+///     println!("{} {}", message.topic, message.payload);
+///     outbox.ack(owner, &[message.id]).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Outbox {
+    pub(crate) store: Arc<Store>,
+}
+
+impl Outbox {
+    /// Enqueues one message in a transaction of its own. When this returns, the message is committed.
+    ///
+    /// # Errors
+    /// When the message is not valid (nothing was written), when it names a join that does not exist
+    /// (nothing was written), and when the database fails.
+    pub async fn enqueue(&self, message: &Message) -> Result<Receipt, Error> {
+        let enqueue = Enqueue::one(&self.store, message)?;
+        self.store.run("enqueue", "outbox", enqueue.calls).await?;
+        self.log_enqueued(message);
+        Ok(enqueue.receipts[0])
+    }
+
+    /// Enqueues any number of messages in one transaction: all of them or none.
+    ///
+    /// # Errors
+    /// As [`Outbox::enqueue`]. Every message is checked before the first is written.
+    pub async fn enqueue_many(&self, messages: &[Message]) -> Result<Vec<Receipt>, Error> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let enqueue = Enqueue::many(&self.store, messages)?;
+        self.store.run("enqueue", "outbox", enqueue.calls).await?;
+        messages.iter().for_each(|message| self.log_enqueued(message));
+        Ok(enqueue.receipts)
+    }
+
+    /// Enqueues a message in the caller's transaction, which is neither committed nor rolled back here.
+    /// Other workers see the message once the caller commits.
+    ///
+    /// # Errors
+    /// When the message is not valid, when it names a join that does not exist, when the transaction
+    /// belongs to another kind of database, and when the client reports an error.
+    pub async fn enqueue_in<E: Executor>(&self, tx: &mut E, message: &Message) -> Result<Receipt, E::Error> {
+        let enqueue = Enqueue::one(&self.store, message)?;
+        run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        self.log_enqueued(message);
+        Ok(enqueue.receipts[0])
+    }
+
+    /// Enqueues any number of messages in the caller's transaction.
+    ///
+    /// # Errors
+    /// As [`Outbox::enqueue_in`].
+    pub async fn enqueue_many_in<E: Executor>(&self, tx: &mut E, messages: &[Message]) -> Result<Vec<Receipt>, E::Error> {
+        if messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let enqueue = Enqueue::many(&self.store, messages)?;
+        run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        messages.iter().for_each(|message| self.log_enqueued(message));
+        Ok(enqueue.receipts)
+    }
+
+    /// The statements that enqueue a message, for a client library that postroom does not know. Run
+    /// them in order in your transaction.
+    ///
+    /// # Errors
+    /// When the message is not valid.
+    pub fn statements(&self, message: &Message) -> Result<(Receipt, Vec<Statement>), Error> {
+        let enqueue = Enqueue::one(&self.store, message)?;
+        Ok((enqueue.receipts[0], enqueue.calls.into_iter().flat_map(Call::into_statements).collect()))
+    }
+
+    fn log_enqueued(&self, message: &Message) {
+        tracing::info!(
+            store = %self.store.identifier,
+            topic = %message.topic,
+            correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
+            "enqueued"
+        );
+        metrics::counter!("postroom_enqueued_total", "store" => self.store.identifier.clone(), "queue" => "outbox")
+            .increment(1);
+    }
+
+    /// Leases up to `batch` ready messages to `owner` for the time of `lease`, oldest first, and gives
+    /// them back whole. Nobody else gets them until the lease has expired. No message is ready: the
+    /// list is empty.
+    ///
+    /// Use a fresh token for each claim. 10 to 300 seconds and 1 to 100 messages suit most work.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token, or `lease` or `batch` is zero or beyond its limit.
+    pub async fn claim(&self, owner: OwnerToken, lease: Duration, batch: usize) -> Result<Vec<OutboxMessage>, Error> {
+        let rows = self.store.claim(Queue::Outbox, owner, lease, batch).await?;
+        let mut messages = rows.into_iter().map(OutboxMessage::claimed).collect::<Result<Vec<_>, _>>()?;
+        messages.sort_by_key(|message| (message.progress.next_attempt_at, message.created_at, message.id));
+        Ok(messages)
+    }
+
+    /// Marks messages as done, and counts them as completed steps of their joins in the same
+    /// transaction. Gives back the ids that really changed: those that `owner` still held.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token.
+    pub async fn ack(&self, owner: OwnerToken, ids: &[WorkItemId]) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(self.store.ack(&self.target(ids), owner).await?))
+    }
+
+    /// Hands messages back for a later attempt. Gives back the ids that really changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token or the delay is beyond its limit.
+    pub async fn abandon(&self, owner: OwnerToken, ids: &[WorkItemId], how: Abandon) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(self.store.abandon(&self.target(ids), owner, &how).await?))
+    }
+
+    /// Marks messages as dead, and counts them as failed steps of their joins in the same transaction.
+    /// They stay until somebody replays or purges them. Gives back the ids that really changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token.
+    pub async fn fail(&self, owner: OwnerToken, ids: &[WorkItemId], error: &str) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(self.store.fail(&self.target(ids), owner, error).await?))
+    }
+
+    /// Extends leases that `owner` still holds. An id that does not come back has lost its lease: stop
+    /// working on it.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token or `lease` is zero or beyond its limit.
+    pub async fn renew(&self, owner: OwnerToken, ids: &[WorkItemId], lease: Duration) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(self.store.renew(&self.target(ids), owner, lease).await?))
+    }
+
+    /// Frees every expired lease and says how many. A claim takes expired leases by itself; this keeps
+    /// the table and the numbers tidy.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn reap(&self) -> Result<u64, Error> {
+        self.store.reap(Queue::Outbox).await
+    }
+
+    /// One message, in whatever state it is.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn get(&self, id: WorkItemId) -> Result<Option<OutboxMessage>, Error> {
+        let call = self.store.catalog.outbox.get.call(vec![id.as_uuid().into()]);
+        let rows = self.store.read("get", "outbox", call).await?;
+        rows.into_iter().next().map(OutboxMessage::shown).transpose()
+    }
+
+    /// Messages in one state, by id, which is about the order in which they were enqueued. To page on,
+    /// give the last id as `after`.
+    ///
+    /// # Errors
+    /// When `limit` is zero or beyond 10,000.
+    pub async fn list(&self, list: &List) -> Result<Vec<OutboxMessage>, Error> {
+        let call = self.store.catalog.outbox.list.call(list.values(list.state.code())?);
+        let rows = self.store.read("list", "outbox", call).await?;
+        rows.into_iter().map(OutboxMessage::shown).collect()
+    }
+
+    /// How many messages are in each state. It counts rows: on a large archive that takes a while.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn counts(&self) -> Result<Counts, Error> {
+        let call = self.store.catalog.outbox.count.call(Vec::new());
+        let [ready, in_flight, done, dead] = four_counts(self.store.read("count", "outbox", call).await?)?;
+        Ok(Counts { ready, in_flight, done, dead })
+    }
+
+    /// Makes dead messages ready again, with a fresh budget of attempts. Gives back the ids that were
+    /// dead.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn replay(&self, ids: &[WorkItemId]) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(self.store.replay(&self.target(ids)).await?))
+    }
+
+    /// Deletes dead messages for good and says how many.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn purge(&self, ids: &[WorkItemId]) -> Result<u64, Error> {
+        self.store.purge(&self.target(ids)).await
+    }
+
+    /// Deletes all messages that have been dead for longer than `older_than`; zero means all.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn purge_older_than(&self, older_than: Duration) -> Result<u64, Error> {
+        duration_micros("older_than", older_than)?;
+        self.store.purge_older_than(Queue::Outbox, older_than).await
+    }
+
+    /// Deletes messages that have been done for longer than `older_than`, in batches, oldest first, and
+    /// says how many. Unfinished and dead messages stay. A week is a good start.
+    ///
+    /// # Errors
+    /// When `older_than` is zero.
+    pub async fn cleanup(&self, older_than: Duration) -> Result<u64, Error> {
+        self.store.cleanup(Queue::Outbox, Cutoff::OlderThan(retention_micros("older_than", older_than)?)).await
+    }
+
+    /// As [`Outbox::cleanup`], for messages that were done before a point in time.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn cleanup_before(&self, before: SystemTime) -> Result<u64, Error> {
+        self.store.cleanup(Queue::Outbox, Cutoff::Before(micros(before))).await
+    }
+
+    /// One batch of a cleanup, in one transaction; `0` when nothing is left. For callers who pace the
+    /// work themselves.
+    ///
+    /// # Errors
+    /// When `older_than` or `batch` is zero.
+    pub async fn cleanup_batch(&self, older_than: Duration, batch: u32) -> Result<u64, Error> {
+        let cutoff = Cutoff::OlderThan(retention_micros("older_than", older_than)?);
+        if batch == 0 {
+            return Err(ErrorKind::OutOfRange { param: "batch" }.with("must be at least 1"));
+        }
+        self.store.cleanup_batch(Queue::Outbox, cutoff, batch.into()).await
+    }
+
+    fn target(&self, ids: &[WorkItemId]) -> Target<'_> {
+        let ids = Value::Uuids(ids.iter().map(|id| id.as_uuid()).collect());
+        Target { name: "outbox", sql: &self.store.catalog.outbox, ids }
+    }
+}
+
+/// What to list.
+///
+/// ```
+/// use postroom::{List, State};
+///
+/// let dead = List::new(State::Dead).topic("order.created").limit(20);
+/// ```
+#[derive(Debug, Clone)]
+pub struct List<S = State> {
+    pub(crate) state: S,
+    topic: Option<String>,
+    after: Option<WorkItemId>,
+    limit: i64,
+}
+
+impl<S> List<S> {
+    /// The first 100 messages in this state.
+    pub fn new(state: S) -> Self {
+        Self { state, topic: None, after: None, limit: 100 }
+    }
+
+    /// Only this topic.
+    #[must_use]
+    pub fn topic(mut self, topic: impl Into<String>) -> Self {
+        self.topic = Some(topic.into());
+        self
+    }
+
+    /// Only what comes after this one.
+    #[must_use]
+    pub fn after(mut self, id: WorkItemId) -> Self {
+        self.after = Some(id);
+        self
+    }
+
+    /// At most so many, 1 to 10,000.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit.into();
+        self
+    }
+
+    pub(crate) fn limit_rows(&self) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn values(&self, code: i64) -> Result<Vec<Value>, Error> {
+        if !(1..=10_000).contains(&self.limit) {
+            return Err(ErrorKind::OutOfRange { param: "limit" }.with("expected 1 to 10000"));
+        }
+        let after = self.after.map(WorkItemId::as_uuid);
+        Ok(vec![code.into(), self.topic.clone().into(), after.into(), self.limit.into()])
+    }
+}
+
+/// Messages that were checked, and the calls that write them.
+struct Enqueue {
+    receipts: Vec<Receipt>,
+    calls: Vec<Call>,
+}
+
+impl Enqueue {
+    fn one(store: &Store, message: &Message) -> Result<Self, Error> {
+        message.check()?;
+        if !message.joins.is_empty() {
+            return Ok(Self::write(store, std::slice::from_ref(message)));
+        }
+        let receipt = receipt(message);
+        Ok(Self { receipts: vec![receipt], calls: vec![single(store, message, receipt)] })
+    }
+
+    fn many(store: &Store, messages: &[Message]) -> Result<Self, Error> {
+        messages.iter().try_for_each(Message::check)?;
+        Ok(Self::write(store, messages))
+    }
+
+    /// One statement for all on PostgreSQL, one after the other in one transaction on SQLite.
+    fn write(store: &Store, messages: &[Message]) -> Self {
+        let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
+        let catalog = &store.catalog;
+        let memberships: Vec<(Uuid, Uuid)> = messages
+            .iter()
+            .zip(&receipts)
+            .flat_map(|(message, receipt)| {
+                message.joins.iter().map(|join| (receipt.message_id.as_uuid(), join.as_uuid()))
+            })
+            .collect();
+        let calls = match (&catalog.enqueue_many, &catalog.enqueue_joined, &catalog.enqueue_member) {
+            (Some(many), _, _) if memberships.is_empty() => vec![many.call(columns(messages, &receipts))],
+            (_, Some(joined), _) => {
+                let mut values = columns(messages, &receipts);
+                let (members, joins): (Vec<Uuid>, Vec<Uuid>) = memberships.into_iter().unzip();
+                values.extend([members.into(), joins.into()]);
+                vec![joined.call(values)]
+            }
+            (_, _, member) => {
+                let rows = messages.iter().zip(&receipts).map(|(message, receipt)| single(store, message, *receipt));
+                let mut seen = std::collections::HashSet::new();
+                let members = memberships.into_iter().filter(|pair| seen.insert(*pair)).flat_map(|(message, join)| {
+                    member.as_ref().map(|script| script.call(vec![message.into(), join.into()]).needs("join"))
+                });
+                rows.chain(members).collect()
+            }
+        };
+        Self { receipts, calls }
+    }
+}
+
+fn receipt(message: &Message) -> Receipt {
+    let work_item_id = message.id.unwrap_or_else(WorkItemId::new);
+    let message_id = message.message_id.unwrap_or_else(|| MessageId::from_uuid(work_item_id.as_uuid()));
+    Receipt { work_item_id, message_id }
+}
+
+fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
+    store.catalog.enqueue.call(vec![
+        receipt.work_item_id.as_uuid().into(),
+        receipt.message_id.as_uuid().into(),
+        message.topic.as_str().into(),
+        message.payload.as_str().into(),
+        headers_text(&message.headers).into(),
+        correlation(message).into(),
+        message.due_at.map(micros).into(),
+    ])
+}
+
+fn columns(messages: &[Message], receipts: &[Receipt]) -> Vec<Value> {
+    vec![
+        Value::Uuids(receipts.iter().map(|receipt| receipt.work_item_id.as_uuid()).collect()),
+        Value::Uuids(receipts.iter().map(|receipt| receipt.message_id.as_uuid()).collect()),
+        Value::Texts(messages.iter().map(|message| Some(message.topic.clone())).collect()),
+        Value::Texts(messages.iter().map(|message| Some(message.payload.clone())).collect()),
+        Value::Texts(messages.iter().map(|message| headers_text(&message.headers)).collect()),
+        Value::Texts(messages.iter().map(correlation).collect()),
+        Value::Ints(messages.iter().map(|message| message.due_at.map(micros)).collect()),
+    ]
+}
+
+/// An empty correlation id counts as none.
+fn correlation(message: &Message) -> Option<String> {
+    message.correlation_id.clone().filter(|id| !id.is_empty())
+}
+
+fn work_items(ids: Vec<Uuid>) -> Vec<WorkItemId> {
+    ids.into_iter().map(WorkItemId::from).collect()
+}
+
+pub(crate) fn four_counts(mut rows: Vec<crate::sql::Row>) -> Result<[u64; 4], Error> {
+    let mut row = rows.pop().ok_or_else(|| ErrorKind::Schema.with("a count returned no row"))?;
+    Ok([row.count()?, row.count()?, row.count()?, row.count()?])
+}

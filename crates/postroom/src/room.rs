@@ -1,0 +1,190 @@
+//! A room: one opened store, and the doors to it.
+
+use std::sync::Arc;
+
+use crate::db::Database;
+use crate::error::{Error, ErrorKind};
+use crate::inbox::Inbox;
+use crate::join::Joins;
+use crate::migrate::Plan;
+use crate::options::Options;
+use crate::outbox::Outbox;
+use crate::sql::{Catalog, Dialect, Script};
+use crate::store::Store;
+use crate::transport::TransportOutbox;
+
+/// An opened store: one database, one schema. Cheap to clone; clones share connections.
+///
+/// ```
+/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// use postroom::{Message, Postroom};
+///
+/// let room = Postroom::connect("sqlite::memory:").await?;
+/// room.deploy().await?;
+/// room.outbox().enqueue(&Message::new("order.created", r#"{"id":7}"#)).await?;
+/// assert_eq!(room.outbox().counts().await?.ready, 1);
+/// # Ok::<(), postroom::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Postroom {
+    store: Arc<Store>,
+}
+
+impl Postroom {
+    /// Opens a store with default options: `sqlite:path/to/file.db`, `sqlite::memory:` or
+    /// `postgres://user@host/database`. The schema must exist: see [`Postroom::deploy`].
+    ///
+    /// # Errors
+    /// When the URL is not understood and when the database cannot be reached.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        Options::new(url).connect().await
+    }
+
+    pub(crate) async fn open(options: Options) -> Result<Self, Error> {
+        options.check()?;
+        let (db, identifier) = open_database(&options)?;
+        let dialect = db.dialect();
+        let room = Self {
+            store: Arc::new(Store {
+                catalog: Catalog::new(dialect, &options.names),
+                db,
+                identifier,
+                names: options.names,
+                worker: options.worker,
+                keep_done: options.keep_done,
+                join_wait_topic: options.join_wait_topic,
+                outbox_watermark: Default::default(),
+                inbox_watermark: Default::default(),
+            }),
+        };
+        room.store.db.read(Script::parse(dialect, "SELECT 1").call(Vec::new())).await?;
+        if options.deploy {
+            room.deploy().await?;
+        }
+        Ok(room)
+    }
+
+    /// The outbox: messages that leave with your transaction.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        Outbox { store: Arc::clone(&self.store) }
+    }
+
+    /// The inbox: inbound messages, taken in once.
+    #[must_use]
+    pub fn inbox(&self) -> Inbox {
+        Inbox { store: Arc::clone(&self.store) }
+    }
+
+    /// Joins: waiting for a group of messages.
+    #[must_use]
+    pub fn joins(&self) -> Joins {
+        Joins { store: Arc::clone(&self.store) }
+    }
+
+    /// The outbox as a store of transport envelopes with destinations.
+    #[must_use]
+    pub fn transport_outbox(&self) -> TransportOutbox {
+        TransportOutbox::new(self.outbox())
+    }
+
+    /// Creates the schema, or brings an older one up to date. Doing it again, or in many processes at
+    /// once, is fine. Nothing is ever dropped.
+    ///
+    /// # Errors
+    /// When the schema is newer than this library, when a migration was changed after it was applied,
+    /// and when the database refuses.
+    pub async fn deploy(&self) -> Result<(), Error> {
+        self.store.db.deploy(self.plan()?).await
+    }
+
+    /// Checks that the schema is there, complete, and this library's.
+    ///
+    /// # Errors
+    /// `Schema`, with what is wrong and what to do.
+    pub async fn verify(&self) -> Result<(), Error> {
+        let plan = self.plan()?;
+        let applied = self.store.db.applied(plan.clone()).await?;
+        plan.verify(applied.as_deref())?;
+        // The record may be right and the tables wrong, if somebody changed them by hand.
+        self.outbox().counts().await?;
+        self.inbox().counts().await?;
+        self.outbox().get(crate::WorkItemId::new()).await?;
+        self.inbox().get(&crate::InboxMessageId::new("verify", "verify")).await?;
+        self.joins().get(crate::JoinId::new()).await?;
+        self.joins().members(crate::JoinId::new(), None, 1).await?;
+        Ok(())
+    }
+
+    fn plan(&self) -> Result<Plan, Error> {
+        Plan::new(self.dialect(), &self.store.names)
+    }
+
+    /// Which SQL the store speaks.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.store.dialect()
+    }
+
+    /// What logs and metrics call this store: the same for the same database and schema, and without
+    /// any secret.
+    #[must_use]
+    pub fn identifier(&self) -> &str {
+        &self.store.identifier
+    }
+}
+
+impl std::fmt::Debug for Postroom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Postroom").field(&self.store.identifier).finish()
+    }
+}
+
+impl Options {
+    /// The whole schema as one SQL script, for people who run their own migrations. The URL is not
+    /// connected to; only its kind matters.
+    ///
+    /// ```
+    /// let script = postroom::Options::new("postgres:").schema("messaging").schema_sql()?;
+    /// assert!(script.contains(r#"CREATE TABLE "messaging"."outbox""#));
+    /// # Ok::<(), postroom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a name is not valid or the URL is not understood.
+    pub fn schema_sql(&self) -> Result<String, Error> {
+        self.check()?;
+        let dialect = dialect_of(&self.url)?;
+        Ok(Plan::new(dialect, &self.names)?.script(dialect))
+    }
+}
+
+fn dialect_of(url: &str) -> Result<Dialect, Error> {
+    match url.split(':').next() {
+        Some("sqlite") => Ok(Dialect::Sqlite),
+        Some("postgres" | "postgresql") => Ok(Dialect::Postgres),
+        _ => Err(ErrorKind::InvalidArgument { param: "url" }
+            .with("expected `sqlite:FILE`, `sqlite::memory:` or `postgres://USER@HOST/DATABASE`")),
+    }
+}
+
+fn open_database(options: &Options) -> Result<(Box<dyn Database>, String), Error> {
+    match dialect_of(&options.url)? {
+        #[cfg(feature = "sqlite")]
+        Dialect::Sqlite => {
+            let prefix = options.names.schema.as_ref().map(|_| format!("#{}", options.names.schema())).unwrap_or_default();
+            let identifier = format!("{}{prefix}", options.url);
+            Ok((Box::new(crate::db::sqlite::Sqlite::open(options)?), identifier))
+        }
+        #[cfg(feature = "postgres")]
+        Dialect::Postgres => {
+            let (db, place) = crate::db::postgres::Postgres::open(options)?;
+            Ok((Box::new(db), format!("{place}#{}", options.names.schema())))
+        }
+        #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
+        dialect => Err(ErrorKind::InvalidArgument { param: "url" }
+            .with(format!("postroom was built without the feature `{}`", dialect.name()))),
+    }
+}

@@ -1,0 +1,241 @@
+//! Every script of a store, filled in and parsed once, when the store is opened.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::sql::{Dialect, Identifier, Names, Script, postgres, sqlite};
+
+/// The scripts of a store.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) outbox: QueueSql,
+    pub(crate) inbox: QueueSql,
+    /// The inbox's work queue, settled by (source, message id) or the bare id instead of by work item.
+    pub(crate) inbox_by_key: QueueSql,
+    pub(crate) enqueue: Arc<Script>,
+    /// PostgreSQL only: any number of messages in one statement.
+    pub(crate) enqueue_many: Option<Arc<Script>>,
+    /// PostgreSQL only: messages and their memberships in one statement.
+    pub(crate) enqueue_joined: Option<Arc<Script>>,
+    /// SQLite only: one membership, after its message.
+    pub(crate) enqueue_member: Option<Arc<Script>>,
+    pub(crate) enqueue_wait: Arc<Script>,
+    pub(crate) already_processed: Arc<Script>,
+    pub(crate) inbox_enqueue: Arc<Script>,
+    pub(crate) inbox_mark: Arc<Script>,
+    pub(crate) inbox_get: Arc<Script>,
+    pub(crate) inbox_forget: Arc<Script>,
+    pub(crate) join: JoinSql,
+}
+
+/// The scripts of one work queue. The same files serve the outbox and the inbox.
+#[derive(Debug)]
+pub(crate) struct QueueSql {
+    pub(crate) claim: Arc<Script>,
+    pub(crate) ack: Arc<Script>,
+    pub(crate) abandon: Arc<Script>,
+    pub(crate) fail: Arc<Script>,
+    pub(crate) renew: Arc<Script>,
+    pub(crate) reap: Arc<Script>,
+    pub(crate) replay: Arc<Script>,
+    pub(crate) purge: Arc<Script>,
+    pub(crate) cleanup: Arc<Script>,
+    pub(crate) maintain: Arc<Script>,
+    pub(crate) get: Arc<Script>,
+    pub(crate) list: Arc<Script>,
+    pub(crate) count: Arc<Script>,
+}
+
+/// The scripts of joins.
+#[derive(Debug)]
+pub(crate) struct JoinSql {
+    pub(crate) start: Arc<Script>,
+    pub(crate) attach: Arc<Script>,
+    pub(crate) report: Arc<Script>,
+    pub(crate) reconcile: Arc<Script>,
+    pub(crate) cancel: Arc<Script>,
+    pub(crate) get: Arc<Script>,
+    pub(crate) list: Arc<Script>,
+    pub(crate) members: Arc<Script>,
+    pub(crate) cleanup: Arc<Script>,
+}
+
+/// How the statements of a queue find the rows they are to settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    WorkItem,
+    Key,
+}
+
+impl Catalog {
+    pub(crate) fn new(dialect: Dialect, names: &Names) -> Self {
+        let writer = Writer { dialect, names };
+        let outbox = |text| writer.script(&names.outbox, By::WorkItem, text);
+        let files = writer.files();
+        Self {
+            outbox: writer.queue(&names.outbox, By::WorkItem),
+            inbox: writer.queue(&names.inbox, By::WorkItem),
+            inbox_by_key: writer.queue(&names.inbox, By::Key),
+            enqueue: outbox(files.enqueue),
+            enqueue_many: files.enqueue_many.map(outbox),
+            enqueue_joined: files.enqueue_joined.map(outbox),
+            enqueue_member: files.enqueue_member.map(outbox),
+            enqueue_wait: outbox(files.enqueue_wait),
+            already_processed: outbox(files.inbox_already_processed),
+            inbox_enqueue: outbox(files.inbox_enqueue),
+            inbox_mark: outbox(files.inbox_mark),
+            inbox_get: outbox(files.inbox_get),
+            inbox_forget: outbox(files.inbox_forget),
+            join: JoinSql {
+                start: outbox(files.join_start),
+                attach: outbox(files.join_attach),
+                report: outbox(files.join_report),
+                reconcile: outbox(files.join_reconcile),
+                cancel: outbox(files.join_cancel),
+                get: outbox(files.join_get),
+                list: outbox(files.join_list),
+                members: outbox(files.join_members),
+                cleanup: outbox(files.join_cleanup),
+            },
+        }
+    }
+}
+
+/// The .sql files of one dialect.
+pub(crate) struct Files {
+    pub(crate) enqueue: &'static str,
+    pub(crate) enqueue_many: Option<&'static str>,
+    pub(crate) enqueue_joined: Option<&'static str>,
+    pub(crate) enqueue_member: Option<&'static str>,
+    pub(crate) enqueue_wait: &'static str,
+    pub(crate) claim: &'static str,
+    pub(crate) ack: &'static str,
+    pub(crate) abandon: &'static str,
+    pub(crate) fail: &'static str,
+    pub(crate) renew: &'static str,
+    pub(crate) reap: &'static str,
+    pub(crate) replay: &'static str,
+    pub(crate) purge: &'static str,
+    pub(crate) cleanup: &'static str,
+    pub(crate) maintain: &'static str,
+    pub(crate) get: &'static str,
+    pub(crate) list: &'static str,
+    pub(crate) count: &'static str,
+    pub(crate) inbox_count: &'static str,
+    pub(crate) inbox_already_processed: &'static str,
+    pub(crate) inbox_enqueue: &'static str,
+    pub(crate) inbox_mark: &'static str,
+    pub(crate) inbox_get: &'static str,
+    pub(crate) inbox_forget: &'static str,
+    pub(crate) join_start: &'static str,
+    pub(crate) join_attach: &'static str,
+    pub(crate) join_report: &'static str,
+    pub(crate) join_reconcile: &'static str,
+    pub(crate) join_cancel: &'static str,
+    pub(crate) join_get: &'static str,
+    pub(crate) join_list: &'static str,
+    pub(crate) join_members: &'static str,
+    pub(crate) join_cleanup: &'static str,
+    /// What tells two queues, or two ways to settle, apart: placeholder and text. A text may hold
+    /// placeholders that stand further down the list.
+    pub(crate) fragments: fn(Queue, By) -> Vec<(&'static str, String)>,
+    /// Tables, in the order in which they are applied: version, name, text.
+    pub(crate) migrations: &'static [(i64, &'static str, &'static str)],
+    /// Functions and views: applied again whenever they differ. The flag says whether the file is
+    /// made for each of the two queues.
+    pub(crate) replaceable: &'static [(bool, &'static str)],
+}
+
+/// Which of the two queues a file is filled in for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queue {
+    Outbox,
+    Inbox,
+}
+
+pub(crate) fn files(dialect: Dialect) -> &'static Files {
+    match dialect {
+        Dialect::Postgres => &postgres::FILES,
+        Dialect::Sqlite => &sqlite::FILES,
+    }
+}
+
+struct Writer<'a> {
+    dialect: Dialect,
+    names: &'a Names,
+}
+
+impl Writer<'_> {
+    fn files(&self) -> &'static Files {
+        files(self.dialect)
+    }
+
+    fn script(&self, queue: &Identifier, by: By, text: &str) -> Arc<Script> {
+        Script::parse(self.dialect, &render(self.dialect, self.names, queue, by, text))
+    }
+
+    fn queue(&self, queue: &Identifier, by: By) -> QueueSql {
+        let files = self.files();
+        let script = |text| self.script(queue, by, text);
+        let count = if *queue == self.names.outbox { files.count } else { files.inbox_count };
+        QueueSql {
+            claim: script(files.claim),
+            ack: script(files.ack),
+            abandon: script(files.abandon),
+            fail: script(files.fail),
+            renew: script(files.renew),
+            reap: script(files.reap),
+            replay: script(files.replay),
+            purge: script(files.purge),
+            cleanup: script(files.cleanup),
+            maintain: script(files.maintain),
+            get: script(files.get),
+            list: script(files.list),
+            count: script(count),
+        }
+    }
+}
+
+/// Fills in an .sql file: first what differs between queues, then the names.
+pub(crate) fn render(dialect: Dialect, names: &Names, queue: &Identifier, by: By, text: &str) -> String {
+    let kind = if *queue == names.outbox { Queue::Outbox } else { Queue::Inbox };
+    let mut text = text.to_owned();
+    for (placeholder, fragment) in (files(dialect).fragments)(kind, by) {
+        if text.contains(placeholder) {
+            text = text.replace(placeholder, &fragment);
+        }
+    }
+    names.fill(dialect, queue, &text)
+}
+
+/// A migration of this store: its version, its name, and its text.
+#[derive(Debug, Clone)]
+pub(crate) struct Migration {
+    pub(crate) version: i64,
+    pub(crate) name: &'static str,
+    pub(crate) sql: String,
+}
+
+/// The migrations, oldest first, and the functions and views that follow them.
+pub(crate) fn migrations(dialect: Dialect, names: &Names) -> Result<(Vec<Migration>, String), Error> {
+    names.check()?;
+    let files = files(dialect);
+    let migrations = files
+        .migrations
+        .iter()
+        .map(|&(version, name, text)| Migration {
+            version,
+            name,
+            sql: render(dialect, names, &names.outbox, By::WorkItem, text),
+        })
+        .collect();
+    let mut replaceable = String::new();
+    for &(per_queue, text) in files.replaceable {
+        let queues: &[&Identifier] = if per_queue { &[&names.outbox, &names.inbox] } else { &[&names.outbox] };
+        for queue in queues {
+            replaceable.push_str(&render(dialect, names, queue, By::WorkItem, text));
+            replaceable.push('\n');
+        }
+    }
+    Ok((migrations, replaceable))
+}

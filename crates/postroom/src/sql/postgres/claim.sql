@@ -1,0 +1,8 @@
+-- $1 owner, $2 lease in microseconds, $3 batch, $4 lower bound of the scan in microseconds or NULL.
+SELECT {returned}
+FROM {queue+_claim}(
+    $1::uuid,
+    $2::bigint * interval '1 microsecond',
+    $3::bigint::integer,
+    coalesce('epoch'::timestamptz + $4::bigint * interval '1 microsecond', '-infinity')) AS q
+{with_seen}

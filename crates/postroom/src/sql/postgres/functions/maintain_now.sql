@@ -1,0 +1,2 @@
+-- The archive's first partitions.
+SELECT {outbox+_maintain}(), {inbox+_maintain}();

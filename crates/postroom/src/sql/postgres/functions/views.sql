@@ -1,0 +1,14 @@
+-- The whole queue in one view, for people and for lookups: live, done and dead messages.
+-- status: 0 ready, 1 in flight, 2 done, 3 dead; in the inbox also 4 seen, 5 marked processing.
+CREATE OR REPLACE VIEW {queue+_all} AS
+SELECT {columns}, next_attempt_at, locked_until, owner_token,
+       CASE WHEN locked_until >= statement_timestamp() THEN 1 ELSE 0 END AS status,
+       false AS is_processed, NULL::timestamptz AS processed_at, NULL::text AS processed_by
+FROM {queue}
+UNION ALL
+SELECT {columns}, NULL, NULL, NULL, 2, true, processed_at, processed_by
+FROM {queue+_done}
+UNION ALL
+SELECT {columns}, NULL, NULL, NULL, 3, false, processed_at, processed_by
+FROM {queue+_dead}
+{seen_rows};

@@ -1,0 +1,139 @@
+//! An .sql file, ready to run: its statements, and which parameters each of them takes.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::sql::{Dialect, Statement, Value};
+
+/// One operation: a single statement on PostgreSQL, one or more on SQLite. All statements of a script
+/// run in one transaction.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) parts: Vec<Part>,
+}
+
+/// One statement of a script.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) sql: Arc<str>,
+    /// Which of the call's values are the statement's `?1`, `?2`, …
+    pub(crate) values: Vec<usize>,
+    /// Run only if the last statement without this mark changed a row.
+    pub(crate) if_changed: bool,
+}
+
+/// A script with its values.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) script: Arc<Script>,
+    pub(crate) values: Vec<Value>,
+    /// What does not exist when the first statement changes no row. Such a call is an error and its
+    /// transaction is undone.
+    pub(crate) needs: Option<&'static str>,
+}
+
+impl Script {
+    pub(crate) fn parse(dialect: Dialect, text: &str) -> Arc<Self> {
+        let parts = match dialect {
+            Dialect::Postgres => vec![Part {
+                sql: text.trim().trim_end_matches(';').into(),
+                values: Vec::new(),
+                if_changed: false,
+            }],
+            Dialect::Sqlite => statements(text).map(part).collect(),
+        };
+        Arc::new(Self { parts })
+    }
+
+    pub(crate) fn call(self: &Arc<Self>, values: Vec<Value>) -> Call {
+        Call { script: Arc::clone(self), values, needs: None }
+    }
+}
+
+impl Call {
+    pub(crate) fn needs(mut self, what: &'static str) -> Self {
+        self.needs = Some(what);
+        self
+    }
+
+    /// Checks what the first statement changed against what the call needs.
+    pub(crate) fn check(needs: Option<&'static str>, changed: u64) -> Result<(), Error> {
+        match needs {
+            Some(what) if changed == 0 => Err(ErrorKind::NotFound { what }.with(format!("no {what} has this id"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The statements one by one, for a client that knows nothing of scripts.
+    pub(crate) fn into_statements(mut self) -> Vec<Statement> {
+        match self.script.parts.as_slice() {
+            [only] if only.values.is_empty() || in_order(&only.values, self.values.len()) => {
+                vec![Statement { sql: Arc::clone(&only.sql), values: std::mem::take(&mut self.values) }]
+            }
+            parts => parts
+                .iter()
+                .map(|part| Statement {
+                    sql: Arc::clone(&part.sql),
+                    values: part.values.iter().map(|&index| self.values[index].clone()).collect(),
+                })
+                .collect(),
+        }
+    }
+}
+
+fn in_order(values: &[usize], count: usize) -> bool {
+    values.len() == count && values.iter().enumerate().all(|(position, &index)| position == index)
+}
+
+/// Splits at semicolons that end a line. No statement of ours holds one anywhere else.
+pub(crate) fn statements(text: &str) -> impl Iterator<Item = &str> {
+    text.split(";\n").map(|statement| statement.trim().trim_end_matches(';')).filter(|statement| {
+        statement.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with("--"))
+    })
+}
+
+/// Renumbers `?3, ?7` to `?1, ?2` and remembers where the values come from, because most clients want
+/// exactly the parameters that a statement uses.
+fn part(text: &str) -> Part {
+    let if_changed = text.contains("-- if-changed");
+    let text = without_comments(text);
+    let mut sql = String::with_capacity(text.len());
+    let mut values: Vec<usize> = Vec::new();
+    let mut rest = text.as_str();
+    while let Some(start) = rest.find('?') {
+        sql.push_str(&rest[..=start]);
+        rest = &rest[start + 1..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if let Ok(number) = rest[..digits].parse::<usize>() {
+            let index = number - 1;
+            let position = values.iter().position(|&known| known == index).unwrap_or_else(|| {
+                values.push(index);
+                values.len() - 1
+            });
+            sql.push_str(&(position + 1).to_string());
+        }
+        rest = &rest[digits..];
+    }
+    sql.push_str(rest);
+    Part { sql: sql.into(), values, if_changed }
+}
+
+/// Comments are for the reader of the file; in the statement they would only be hashed and parsed.
+fn without_comments(sql: &str) -> String {
+    let lines: Vec<&str> = sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_renumbered_without_gaps() {
+        let script = Script::parse(Dialect::Sqlite, "-- what ?9\nUPDATE a SET b = ?3, c = ?7, d = ?3;\n\n-- if-changed\nDELETE FROM a;\n");
+        assert_eq!(script.parts.len(), 2);
+        assert_eq!(&*script.parts[0].sql, "UPDATE a SET b = ?1, c = ?2, d = ?1");
+        assert_eq!(script.parts[0].values, [2, 6]);
+        assert!(script.parts[1].if_changed);
+    }
+}

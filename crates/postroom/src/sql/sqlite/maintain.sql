@@ -1,0 +1,2 @@
+-- SQLite's archive needs no upkeep beyond fresh statistics.
+PRAGMA optimize

@@ -1,0 +1,178 @@
+//! SQLite's files. An operation is one statement or several that run in one transaction; there is
+//! only one writer at a time, so a later statement sees exactly what an earlier one did.
+
+use crate::sql::catalog::{By, Files, Queue};
+
+pub(super) const FILES: Files = Files {
+    enqueue: include_str!("enqueue.sql"),
+    enqueue_many: None,
+    enqueue_joined: None,
+    enqueue_member: Some(include_str!("enqueue_member.sql")),
+    enqueue_wait: include_str!("enqueue_wait.sql"),
+    claim: include_str!("claim.sql"),
+    ack: include_str!("ack.sql"),
+    abandon: include_str!("abandon.sql"),
+    fail: include_str!("fail.sql"),
+    renew: include_str!("renew.sql"),
+    reap: include_str!("reap.sql"),
+    replay: include_str!("replay.sql"),
+    purge: include_str!("purge.sql"),
+    cleanup: include_str!("cleanup.sql"),
+    maintain: include_str!("maintain.sql"),
+    get: include_str!("get.sql"),
+    list: include_str!("list.sql"),
+    count: include_str!("count.sql"),
+    inbox_count: include_str!("inbox_count.sql"),
+    inbox_already_processed: include_str!("inbox_already_processed.sql"),
+    inbox_enqueue: include_str!("inbox_enqueue.sql"),
+    inbox_mark: include_str!("inbox_mark.sql"),
+    inbox_get: include_str!("inbox_get.sql"),
+    inbox_forget: include_str!("inbox_forget.sql"),
+    join_start: include_str!("join_start.sql"),
+    join_attach: include_str!("join_attach.sql"),
+    join_report: include_str!("join_report.sql"),
+    join_reconcile: include_str!("join_reconcile.sql"),
+    join_cancel: include_str!("join_cancel.sql"),
+    join_get: include_str!("join_get.sql"),
+    join_list: include_str!("join_list.sql"),
+    join_members: include_str!("join_members.sql"),
+    join_cleanup: include_str!("join_cleanup.sql"),
+    fragments,
+    migrations: &[
+        (1, "outbox", include_str!("migrations/0001_outbox.sql")),
+        (2, "inbox", include_str!("migrations/0002_inbox.sql")),
+        (3, "joins", include_str!("migrations/0003_joins.sql")),
+        (4, "headers", include_str!("migrations/0004_headers.sql")),
+    ],
+    replaceable: &[(true, include_str!("views.sql"))],
+};
+
+/// The time as a caller's own connection can tell it too: SQLite knows milliseconds, we keep
+/// microseconds.
+const NOW: &str = "(CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000)";
+
+const OUTBOX_COLUMNS: &str = "id, message_id, created_at, due_time, last_attempt_at, attempt_count, deferral_count, \
+     delivery_count, topic, correlation_id, last_error, payload, headers";
+const INBOX_COLUMNS: &str = "id, source, message_id, created_at, due_time, last_attempt_at, attempt_count, \
+     deferral_count, delivery_count, topic, correlation_id, last_error, payload, headers";
+
+/// The columns of a message in the order in which `message.rs` reads them.
+const OUTBOX_RETURNED: &str = "id, message_id, topic, payload, headers, correlation_id, created_at, due_time, \
+     next_attempt_at, locked_until, owner_token, attempt_count, deferral_count, delivery_count, last_attempt_at, \
+     last_error";
+const INBOX_RETURNED: &str = "id, source, message_id, topic, payload, headers, correlation_id, created_at, due_time, \
+     next_attempt_at, locked_until, owner_token, attempt_count, deferral_count, delivery_count, last_attempt_at, \
+     last_error, \
+     (SELECT s.hash FROM {inbox+_seen} AS s WHERE s.message_id = q.message_id AND s.source = q.source), \
+     (SELECT s.first_seen FROM {inbox+_seen} AS s WHERE s.message_id = q.message_id AND s.source = q.source), \
+     (SELECT s.last_seen FROM {inbox+_seen} AS s WHERE s.message_id = q.message_id AND s.source = q.source)";
+
+fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
+    let outbox = queue == Queue::Outbox;
+    let columns = if outbox { OUTBOX_COLUMNS } else { INBOX_COLUMNS };
+    let returned = if outbox { OUTBOX_RETURNED } else { INBOX_RETURNED };
+    let only_outbox = |text: String| if outbox { text } else { String::new() };
+    let only_inbox = |text: &str| if outbox { String::new() } else { text.to_owned() };
+    let count_steps = |step: &str, settled: &str, in_join: &str| {
+        include_str!("count_steps.sql")
+            .replace("{step}", step)
+            .replace("{settled}", settled)
+            .replace("{in_join}", in_join)
+    };
+    let held = "(SELECT message_id FROM {queue} WHERE owner_token = ?1 AND id IN {ids})";
+    let expired = "(SELECT message_id FROM {queue+_done} WHERE processed_at < coalesce(?2, {now} - ?1) \
+                   ORDER BY processed_at LIMIT ?3)";
+    let settled_as = |state: &str| {
+        format!("(SELECT m.message_id FROM {{join_member}} AS m WHERE m.join_id = ?1 AND {{message_state}} = {state})")
+    };
+    let in_join = "AND join_id = ?1";
+    let ids = |number: u8| match by {
+        By::WorkItem => format!("(SELECT unhex(value) FROM json_each(?{number}))"),
+        By::Key => format!("(SELECT s.id FROM {} AS s)", key_rows(number)),
+    };
+    vec![
+        ("{count_completed}", only_outbox(count_steps("1", held, ""))),
+        ("{count_failed}", only_outbox(count_steps("2", held, ""))),
+        ("{count_expired}", only_outbox(count_steps("1", expired, ""))),
+        ("{count_reported}", count_steps("?3", "(SELECT ?2)", in_join)),
+        ("{count_done}", count_steps("1", &settled_as("1"), in_join)),
+        ("{count_dead}", count_steps("2", &settled_as("2"), in_join)),
+        ("{message_state}", include_str!("message_state.sql").trim_end().to_owned()),
+        ("{shown}", format!("{returned}, processed_at, processed_by, status")),
+        ("{returned}", returned.to_owned()),
+        ("{columns_with_error}", columns.replace("last_error", "coalesce(error, last_error)")),
+        ("{columns_fresh}", columns.replace("attempt_count, deferral_count", "0, 0")),
+        ("{columns}", columns.to_owned()),
+        ("{inbox_columns}", INBOX_COLUMNS.to_owned()),
+        (
+            "{seen_rows}",
+            only_inbox(
+                "UNION ALL SELECT work_id, source, message_id, first_seen, NULL, NULL, 0, 0, 0, NULL, NULL, NULL, NULL, \
+                 NULL, NULL, NULL, NULL, CASE state WHEN 0 THEN 4 WHEN 1 THEN 5 ELSE 2 END, state = 3, NULL, NULL \
+                 FROM {inbox+_seen} WHERE state IN (0, 1, 3)",
+            ),
+        ),
+        (
+            "{set_backoff}",
+            only_inbox(
+                "backoff_until = {now} + coalesce(json_extract(?3, '$[' || min(settled.n, json_array_length(?3) - 1) || ']'), \
+                 min(1 << min(attempt_count + 1, 6), 60) * 1000000),",
+            ),
+        ),
+        (
+            "{wake_completed}",
+            only_outbox(
+                "-- if-changed\nUPDATE {outbox} SET next_attempt_at = {now} WHERE id IN (\
+                 SELECT w.message_id FROM {join+_wait} AS w JOIN {join} AS j ON j.join_id = w.join_id \
+                 WHERE j.status <> 0 AND w.message_id IN {ids})"
+                    .to_owned(),
+            ),
+        ),
+        (
+            "{revive_seen}",
+            only_inbox(
+                "UPDATE {inbox+_seen} SET state = 0, work_id = NULL WHERE (message_id, source) IN (\
+                 SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n",
+            ),
+        ),
+        (
+            "{forget_seen}",
+            only_inbox(
+                "DELETE FROM {inbox+_seen} WHERE (message_id, source) IN (\
+                 SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n",
+            ),
+        ),
+        (
+            "{doomed_ids}",
+            "(SELECT id FROM {queue+_dead} WHERE ?1 IS NOT NULL AND id IN {dead_ids} UNION ALL SELECT id FROM (\
+             SELECT id FROM {queue+_dead} WHERE ?1 IS NULL AND processed_at < {now} - ?2 ORDER BY processed_at LIMIT ?3))"
+                .to_owned(),
+        ),
+        (
+            "{doomed_joins}",
+            "(SELECT join_id FROM {join} WHERE status <> 0 AND last_updated_at < {now} - ?1 \
+             ORDER BY last_updated_at, join_id LIMIT ?2)"
+                .to_owned(),
+        ),
+        // An id that was given twice settles once.
+        (
+            "{id_rows}",
+            match by {
+                By::WorkItem => "(SELECT unhex(value) AS id, min(key) AS n FROM json_each(?2) GROUP BY value)".to_owned(),
+                By::Key => key_rows(2),
+            },
+        ),
+        ("{ids}", ids(2)),
+        ("{dead_ids}", ids(1)),
+        ("{now}", NOW.to_owned()),
+    ]
+}
+
+/// Work item ids for keys: a JSON array of [source or null, message id].
+fn key_rows(number: u8) -> String {
+    format!(
+        "(SELECT s.work_id AS id, min(k.key) AS n FROM json_each(?{number}) AS k JOIN {{inbox+_seen}} AS s \
+         ON s.message_id = k.value ->> 1 AND (k.value ->> 0 IS NULL OR s.source = k.value ->> 0) \
+         WHERE s.work_id IS NOT NULL GROUP BY s.work_id)"
+    )
+}

@@ -1,0 +1,428 @@
+//! The work queue, written once for outbox and inbox and for every database: claim, settle, renew,
+//! reap, list, replay. Each operation is one transaction, one span and one metric.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use metrics::{counter, histogram};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use crate::db::{Database, Output};
+use crate::error::{Error, ErrorKind, stored_error};
+use crate::id::{JoinId, OwnerToken};
+use crate::join::{JoinStatus, finished};
+use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Script, Value};
+
+/// One store: one database, one schema.
+pub(crate) struct Store {
+    pub(crate) db: Box<dyn Database>,
+    pub(crate) catalog: Catalog,
+    pub(crate) names: Names,
+    /// What logs and metrics call this store. No password, no query string.
+    pub(crate) identifier: String,
+    pub(crate) worker: String,
+    pub(crate) keep_done: bool,
+    pub(crate) join_wait_topic: String,
+    pub(crate) outbox_watermark: Watermark,
+    pub(crate) inbox_watermark: Watermark,
+}
+
+/// The longest lease and delay.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The largest claim.
+const LARGEST_BATCH: usize = 10_000;
+
+/// How many rows one transaction of a cleanup deletes.
+pub(crate) const CLEANUP_BATCH: i64 = 5_000;
+
+impl Store {
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.db.dialect()
+    }
+
+    fn queue(&self, queue: Queue) -> (&'static str, &QueueSql, &Watermark) {
+        match queue {
+            Queue::Outbox => ("outbox", &self.catalog.outbox, &self.outbox_watermark),
+            Queue::Inbox => ("inbox", &self.catalog.inbox, &self.inbox_watermark),
+        }
+    }
+
+    /// Leases up to `batch` ready messages to `owner`, oldest first.
+    pub(crate) async fn claim(
+        &self,
+        queue: Queue,
+        owner: OwnerToken,
+        lease: Duration,
+        batch: usize,
+    ) -> Result<Vec<Row>, Error> {
+        let owner = owner.checked("owner")?;
+        let lease = lease_micros(lease)?;
+        if batch == 0 || batch > LARGEST_BATCH {
+            return Err(ErrorKind::OutOfRange { param: "batch" }.with(format!("expected 1 to {LARGEST_BATCH}, got {batch}")));
+        }
+        let (name, sql, watermark) = self.queue(queue);
+        let rows = self
+            .observed("claim", name, async {
+                let mut rows = Vec::new();
+                // With a watermark, a claim that fills its batch need not look below it. One that does
+                // not has looked at everything when it returns.
+                if let Some(from) = watermark.from() {
+                    rows = self.claim_from(sql, owner, lease, batch, Some(from)).await?;
+                    watermark.claimed(latest(queue, &rows));
+                }
+                if rows.len() < batch {
+                    let started = Instant::now();
+                    let more = self.claim_from(sql, owner, lease, batch - rows.len(), None).await?;
+                    let filled = rows.len() + more.len() == batch;
+                    watermark.rescanned(started.elapsed(), filled.then(|| latest(queue, &more)).flatten());
+                    rows.extend(more);
+                }
+                Ok(rows)
+            })
+            .await?;
+        tracing::debug!(store = %self.identifier, queue = name, count = rows.len(), "claimed");
+        counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name).increment(rows.len() as u64);
+        Ok(rows)
+    }
+
+    async fn claim_from(
+        &self,
+        sql: &QueueSql,
+        owner: Uuid,
+        lease: i64,
+        batch: usize,
+        from: Option<i64>,
+    ) -> Result<Vec<Row>, Error> {
+        let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+        let call = sql.claim.call(vec![owner.into(), lease.into(), batch.into(), from.into()]);
+        Ok(self.db.run(vec![call]).await?.rows)
+    }
+
+    /// Moves what `owner` holds among `ids` to done. Gives back what really changed.
+    pub(crate) async fn ack(&self, target: &Target<'_>, owner: OwnerToken) -> Result<Vec<Uuid>, Error> {
+        let owner = owner.checked("owner")?;
+        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let values = vec![owner.into(), ids, self.worker.as_str().into(), i64::from(self.keep_done).into()];
+        self.settle("ack", target, &target.sql.ack, values).await
+    }
+
+    /// Moves what `owner` holds among `ids` to dead, with one error for all.
+    pub(crate) async fn fail(&self, target: &Target<'_>, owner: OwnerToken, error: &str) -> Result<Vec<Uuid>, Error> {
+        let owner = owner.checked("owner")?;
+        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let errors = Value::Texts(vec![stored_error(error)]);
+        self.settle("fail", target, &target.sql.fail, vec![owner.into(), ids, errors, self.worker.as_str().into()]).await
+    }
+
+    /// Hands what `owner` holds among `ids` back for a later attempt.
+    pub(crate) async fn abandon(
+        &self,
+        target: &Target<'_>,
+        owner: OwnerToken,
+        how: &Abandon,
+    ) -> Result<Vec<Uuid>, Error> {
+        let owner = owner.checked("owner")?;
+        let delay = how.delay.map(|delay| duration_micros("delay", delay)).transpose()?;
+        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let values = vec![
+            owner.into(),
+            ids,
+            Value::Ints(vec![delay]),
+            Value::Texts(vec![how.error.as_deref().and_then(stored_error)]),
+            Value::Ints(vec![Some(i64::from(how.deferred))]),
+        ];
+        self.settle("abandon", target, &target.sql.abandon, values).await
+    }
+
+    /// Extends the leases that `owner` still holds among `ids`; the others are lost.
+    pub(crate) async fn renew(
+        &self,
+        target: &Target<'_>,
+        owner: OwnerToken,
+        lease: Duration,
+    ) -> Result<Vec<Uuid>, Error> {
+        let owner = owner.checked("owner")?;
+        let lease = lease_micros(lease)?;
+        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        self.settle("renew", target, &target.sql.renew, vec![owner.into(), ids, lease.into()]).await
+    }
+
+    /// Runs a settling statement and takes its rows apart: ids that changed, joins that finished.
+    async fn settle(
+        &self,
+        operation: &'static str,
+        target: &Target<'_>,
+        script: &std::sync::Arc<Script>,
+        values: Vec<Value>,
+    ) -> Result<Vec<Uuid>, Error> {
+        let output = self.observed(operation, target.name, self.db.run(vec![script.call(values)])).await?;
+        let mut ids = Vec::with_capacity(output.rows.len());
+        for mut row in output.rows {
+            match row.optional_uuid()? {
+                Some(id) => ids.push(id),
+                None => self.log_finished_join(&mut row)?,
+            }
+        }
+        tracing::debug!(store = %self.identifier, queue = target.name, operation, count = ids.len(), "settled");
+        counter!("postroom_settled_total", "store" => self.identifier.clone(), "queue" => target.name, "operation" => operation)
+            .increment(ids.len() as u64);
+        Ok(ids)
+    }
+
+    /// Reads `join_id, status, completed, failed, expected` and tells when the join has finished.
+    pub(crate) fn log_finished_join(&self, row: &mut Row) -> Result<(), Error> {
+        let Some(join) = finished(row)? else { return Ok(()) };
+        tracing::info!(
+            store = %self.identifier,
+            join_id = %JoinId::from(join.id),
+            status = ?join.status,
+            completed = join.completed,
+            failed = join.failed,
+            expected = join.expected,
+            "join finished"
+        );
+        let status = if join.status == JoinStatus::Failed { "failed" } else { "completed" };
+        counter!("postroom_joins_finished_total", "store" => self.identifier.clone(), "status" => status).increment(1);
+        Ok(())
+    }
+
+    /// Frees every expired lease.
+    pub(crate) async fn reap(&self, queue: Queue) -> Result<u64, Error> {
+        let (name, sql, watermark) = self.queue(queue);
+        let reaped = self.number("reap", name, sql.reap.call(Vec::new())).await?;
+        watermark.forget();
+        tracing::info!(store = %self.identifier, queue = name, count = reaped, "reaped expired leases");
+        counter!("postroom_reaped_total", "store" => self.identifier.clone(), "queue" => name).increment(reaped);
+        Ok(reaped)
+    }
+
+    /// Makes dead messages ready again.
+    pub(crate) async fn replay(&self, target: &Target<'_>) -> Result<Vec<Uuid>, Error> {
+        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        self.settle("replay", target, &target.sql.replay, vec![ids]).await
+    }
+
+    /// Deletes dead messages by id.
+    pub(crate) async fn purge(&self, target: &Target<'_>) -> Result<u64, Error> {
+        let Some(ids) = target.ids() else { return Ok(0) };
+        self.number("purge", target.name, target.sql.purge.call(vec![ids, 0.into(), 0.into()])).await
+    }
+
+    /// Deletes dead messages that died longer than `age` ago, batch by batch.
+    pub(crate) async fn purge_older_than(&self, queue: Queue, age: Duration) -> Result<u64, Error> {
+        let age = duration_micros("older_than", age)?;
+        let (name, sql, _) = self.queue(queue);
+        self.in_batches(|| {
+            let call = sql.purge.call(vec![Value::Text(None), age.into(), CLEANUP_BATCH.into()]);
+            self.number("purge", name, call)
+        })
+        .await
+    }
+
+    /// Deletes done messages batch by batch, each batch a transaction.
+    pub(crate) async fn cleanup(&self, queue: Queue, cutoff: Cutoff) -> Result<u64, Error> {
+        let (name, sql, _) = self.queue(queue);
+        self.observed("maintain", name, self.db.run(vec![sql.maintain.call(Vec::new())])).await?;
+        self.in_batches(|| self.cleanup_batch(queue, cutoff, CLEANUP_BATCH)).await
+    }
+
+    pub(crate) async fn cleanup_batch(&self, queue: Queue, cutoff: Cutoff, batch: i64) -> Result<u64, Error> {
+        let (name, sql, _) = self.queue(queue);
+        let (age, before) = match cutoff {
+            Cutoff::OlderThan(age) => (Some(age), None),
+            Cutoff::Before(time) => (None, Some(time)),
+        };
+        self.number("cleanup", name, sql.cleanup.call(vec![age.into(), before.into(), batch.into()])).await
+    }
+
+    /// Repeats a batched operation until it has nothing left to do.
+    pub(crate) async fn in_batches<F: Future<Output = Result<u64, Error>>>(
+        &self,
+        mut batch: impl FnMut() -> F,
+    ) -> Result<u64, Error> {
+        let mut total = 0;
+        loop {
+            match batch().await? {
+                0 => return Ok(total),
+                count => total += count,
+            }
+        }
+    }
+
+    /// One call whose last row is a number.
+    pub(crate) async fn number(&self, operation: &'static str, queue: &'static str, call: Call) -> Result<u64, Error> {
+        let mut output = self.observed(operation, queue, self.db.run(vec![call])).await?;
+        output.rows.pop().ok_or_else(|| ErrorKind::Schema.with("a statement returned no row"))?.count()
+    }
+
+    pub(crate) async fn read(&self, operation: &'static str, queue: &'static str, call: Call) -> Result<Vec<Row>, Error> {
+        Ok(self.observed(operation, queue, self.db.read(call)).await?.rows)
+    }
+
+    pub(crate) async fn run(&self, operation: &'static str, queue: &'static str, calls: Vec<Call>) -> Result<Output, Error> {
+        self.observed(operation, queue, self.db.run(calls)).await
+    }
+
+    /// The one place where operations are traced and timed.
+    async fn observed<T>(
+        &self,
+        operation: &'static str,
+        queue: &'static str,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let span = tracing::debug_span!("postroom", operation, queue, store = %self.identifier);
+        let started = Instant::now();
+        let result = work.instrument(span).await;
+        let outcome = if result.is_ok() { "ok" } else { "error" };
+        histogram!(
+            "postroom_operation_seconds",
+            "store" => self.identifier.clone(), "queue" => queue, "operation" => operation, "outcome" => outcome
+        )
+        .record(started.elapsed());
+        result
+    }
+}
+
+/// Which rows of which queue an operation is about.
+pub(crate) struct Target<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'a QueueSql,
+    pub(crate) ids: Value,
+}
+
+impl Target<'_> {
+    /// The ids, `None` when there are none: then nothing has to be asked.
+    fn ids(&self) -> Option<Value> {
+        match &self.ids {
+            Value::Uuids(ids) if ids.is_empty() => None,
+            Value::Text(None) => None,
+            ids => Some(ids.clone()),
+        }
+    }
+}
+
+/// What is old enough to be deleted: by age, or by a point in time. Microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cutoff {
+    OlderThan(i64),
+    Before(i64),
+}
+
+/// How messages are handed back.
+///
+/// ```
+/// use std::time::Duration;
+/// use postroom::Abandon;
+///
+/// let how = Abandon::after(Duration::from_secs(5)).error("the bank is closed");
+/// let backoff = Abandon::default(); // min(2^attempts, 60) seconds
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Abandon {
+    pub(crate) delay: Option<Duration>,
+    pub(crate) error: Option<String>,
+    pub(crate) deferred: bool,
+}
+
+impl Abandon {
+    /// Ready again after exactly `delay`, by the database's clock.
+    #[must_use]
+    pub fn after(delay: Duration) -> Self {
+        Self { delay: Some(delay), ..Self::default() }
+    }
+
+    /// Records what went wrong. It is cut to 2 KiB; keep payloads and secrets out of it.
+    #[must_use]
+    pub fn error(mut self, error: impl Into<String>) -> Self {
+        self.error = Some(error.into());
+        self
+    }
+
+    /// Says that nothing went wrong: the message was only not ready yet. It counts as an attempt, but
+    /// uses up none of those that a retry policy allows.
+    #[must_use]
+    pub fn deferred(mut self) -> Self {
+        self.deferred = true;
+        self
+    }
+}
+
+/// Where the next claim may start to look. Under a long-running snapshot the index keeps an entry for
+/// every message that was ever handled, and with many leases it holds entries that cannot be claimed;
+/// starting at what was claimed last steps over all of them. Messages that commit late or whose lease
+/// expires lie below, so everything is looked at again after a while that depends on what that costs.
+#[derive(Default)]
+pub(crate) struct Watermark(Mutex<Option<Mark>>);
+
+struct Mark {
+    /// The highest next_attempt_at claimed so far.
+    highest: i64,
+    rescan_at: Instant,
+}
+
+impl Watermark {
+    /// Transactions that commit this late are still found by the next claim.
+    const MARGIN: i64 = 100_000;
+
+    fn from(&self) -> Option<i64> {
+        let mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        mark.as_ref().filter(|mark| Instant::now() < mark.rescan_at).map(|mark| mark.highest - Self::MARGIN)
+    }
+
+    fn claimed(&self, latest: Option<i64>) {
+        let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(mark), Some(latest)) = (mark.as_mut(), latest) {
+            mark.highest = mark.highest.max(latest);
+        }
+    }
+
+    /// A full scan is done. Only one that filled its batch shows that there is enough to do further on.
+    fn rescanned(&self, cost: Duration, latest: Option<i64>) {
+        let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *mark = latest.map(|latest| Mark {
+            highest: mark.as_ref().map_or(latest, |mark| mark.highest.max(latest)),
+            rescan_at: Instant::now() + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2)),
+        });
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The highest next_attempt_at among claimed rows: the ninth column of the outbox, the tenth of the
+/// inbox, which has two columns for its message id.
+fn latest(queue: Queue, rows: &[Row]) -> Option<i64> {
+    let column = match queue {
+        Queue::Outbox => 8,
+        Queue::Inbox => 9,
+    };
+    rows.iter().filter_map(|row| row.peek_int(column)).max()
+}
+
+pub(crate) fn lease_micros(lease: Duration) -> Result<i64, Error> {
+    duration_micros("lease", lease).and_then(|micros| positive("lease", micros))
+}
+
+/// A retention must be longer than nothing: zero would delete everything.
+pub(crate) fn retention_micros(param: &'static str, retention: Duration) -> Result<i64, Error> {
+    positive(param, duration_micros(param, retention)?)
+}
+
+pub(crate) fn positive(param: &'static str, micros: i64) -> Result<i64, Error> {
+    if micros <= 0 {
+        return Err(ErrorKind::OutOfRange { param }.with("must be longer than zero"));
+    }
+    Ok(micros)
+}
+
+pub(crate) fn duration_micros(param: &'static str, duration: Duration) -> Result<i64, Error> {
+    let longest = if param == "older_than" { LONGEST * 100 } else { LONGEST };
+    i64::try_from(duration.as_micros())
+        .ok()
+        .filter(|_| duration <= longest)
+        .ok_or_else(|| ErrorKind::OutOfRange { param }.with(format!("must be at most {} days", longest.as_secs() / 86_400)))
+}

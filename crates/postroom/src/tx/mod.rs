@@ -1,0 +1,87 @@
+//! The caller's transaction: one short file per client library, each behind its feature. Here lives
+//! what a client must be able to do, and nothing else.
+
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+
+use crate::error::{Error, ErrorKind};
+use crate::sql::{Call, Dialect, Statement};
+
+#[cfg(feature = "postgres")]
+mod deadpool_postgres;
+#[cfg(feature = "diesel-async-postgres")]
+mod diesel_async;
+#[cfg(feature = "diesel-postgres")]
+mod diesel_postgres;
+#[cfg(feature = "diesel-sqlite")]
+mod diesel_sqlite;
+#[cfg(feature = "sqlite")]
+mod rusqlite;
+#[cfg(feature = "sea-orm")]
+mod sea_orm;
+#[cfg(feature = "sqlx-postgres")]
+mod sqlx_postgres;
+#[cfg(feature = "sqlx-sqlite")]
+mod sqlx_sqlite;
+#[cfg(feature = "postgres")]
+mod tokio_postgres;
+
+/// Somebody else's transaction (or connection), as far as postroom needs it.
+///
+/// Implement it for a client library of your own: run one statement, say how many rows it changed. No
+/// row is ever decoded. The number is what the server reports for the command, which for a `SELECT`
+/// is the number of rows that it returned.
+pub trait Executor {
+    /// The client's own error, so that `?` works in the caller's code. It must be able to carry ours.
+    type Error: From<Error>;
+
+    /// Which database this is.
+    fn dialect(&self) -> Dialect;
+
+    /// Runs one statement and says how many rows it changed.
+    fn execute(&mut self, statement: Statement) -> impl Future<Output = Result<u64, Self::Error>>;
+}
+
+/// Runs calls in the caller's transaction, and gives back what each statement changed.
+pub(crate) async fn run_in<E: Executor>(dialect: Dialect, tx: &mut E, calls: Vec<Call>) -> Result<Vec<u64>, E::Error> {
+    if tx.dialect() != dialect {
+        return Err(ErrorKind::InvalidArgument { param: "tx" }
+            .with(format!("the store is {}, the transaction is {}", dialect.name(), tx.dialect().name()))
+            .into());
+    }
+    let mut changed = Vec::new();
+    for call in calls {
+        let needs = call.needs;
+        for (index, statement) in call.into_statements().into_iter().enumerate() {
+            let rows = tx.execute(statement).await?;
+            if index == 0 {
+                Call::check(needs, rows)?;
+            }
+            changed.push(rows);
+        }
+    }
+    Ok(changed)
+}
+
+/// Finishes a future that never waits, for code that is not async: operations in a transaction of
+/// rusqlite or of diesel are such.
+///
+/// ```no_run
+/// # fn example(room: postroom::Postroom, connection: &mut rusqlite::Connection) -> Result<(), rusqlite::Error> {
+/// use postroom::{Message, tx};
+///
+/// let mut transaction = connection.transaction()?;
+/// tx::now(room.outbox().enqueue_in(&mut transaction, &Message::new("order.created", "{}")))?;
+/// transaction.commit()
+/// # }
+/// ```
+///
+/// # Panics
+/// When the future has to wait, which means that its client is an async one.
+pub fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("tx::now is for clients that are not async; use .await"),
+    }
+}

@@ -1,0 +1,237 @@
+//! A fresh, deployed store for one test, and a way to look behind it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postroom::{Options, Postroom};
+use tempfile::TempDir;
+
+use crate::postgres;
+
+/// A database that tests run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// An SQLite file.
+    Sqlite,
+    /// A schema of its own in a private PostgreSQL.
+    Postgres,
+}
+
+/// A store that nobody else uses.
+#[derive(Debug, Clone)]
+pub struct Fixture {
+    /// The opened store.
+    pub room: Postroom,
+    /// Which database it is on.
+    pub backend: Backend,
+    /// Its URL.
+    pub url: String,
+    /// Its schema; `None` on SQLite.
+    pub schema: Option<String>,
+    _folder: Option<Arc<TempDir>>,
+}
+
+impl Fixture {
+    /// Opens and deploys a fresh store.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub async fn new(backend: Backend) -> Self {
+        let fixture = Self::empty(backend).await;
+        fixture.room.deploy().await.expect("deploy");
+        fixture
+    }
+
+    /// Opens a fresh store that has no schema yet.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub async fn empty(backend: Backend) -> Self {
+        let (url, schema, folder) = match backend {
+            Backend::Sqlite => {
+                let folder = tempfile::Builder::new()
+                    .prefix("postroom-")
+                    .tempdir()
+                    .expect("a temporary folder");
+                (
+                    format!("sqlite:{}", folder.path().join("test.db").display()),
+                    None,
+                    Some(Arc::new(folder)),
+                )
+            }
+            Backend::Postgres => {
+                let schema = format!("t_{}", uuid::Uuid::now_v7().simple());
+                (postgres::shared_url().to_owned(), Some(schema), None)
+            }
+        };
+        let room = options(&url, schema.as_deref())
+            .connect()
+            .await
+            .expect("connect");
+        Self {
+            room,
+            backend,
+            url,
+            schema,
+            _folder: folder,
+        }
+    }
+
+    /// Options for this store, to open it once more or otherwise.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        options(&self.url, self.schema.as_deref())
+    }
+
+    /// The same store, opened again with connections of its own.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub async fn again(&self) -> Postroom {
+        self.options().connect().await.expect("connect")
+    }
+
+    /// A table's name as SQL must write it.
+    #[must_use]
+    pub fn table(&self, name: &str) -> String {
+        self.schema.as_ref().map_or_else(
+            || format!("\"{name}\""),
+            |schema| format!("\"{schema}\".\"{name}\""),
+        )
+    }
+
+    /// Runs SQL behind the store's back. `{name}` stands for a table.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn sql(&self, sql: &str) {
+        let sql = self.fill(sql);
+        match self.backend {
+            Backend::Sqlite => self.sqlite().execute_batch(&sql).expect("sql"),
+            Backend::Postgres => self
+                .postgres()
+                .await
+                .batch_execute(&sql)
+                .await
+                .expect("sql"),
+        }
+    }
+
+    /// One number from SQL behind the store's back. `{name}` stands for a table.
+    ///
+    /// # Panics
+    /// When the database refuses or the answer is no 64-bit integer.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let sql = self.fill(sql);
+        match self.backend {
+            Backend::Sqlite => self
+                .sqlite()
+                .query_row(&sql, [], |row| row.get(0))
+                .expect("a number"),
+            Backend::Postgres => self
+                .postgres()
+                .await
+                .query_one(&sql, &[])
+                .await
+                .expect("a number")
+                .get(0),
+        }
+    }
+
+    /// Makes every lease expire: a test need not wait for one.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn expire_leases(&self) {
+        for queue in ["outbox", "inbox"] {
+            self.sql(&match self.backend {
+                Backend::Sqlite => {
+                    format!("UPDATE {{{queue}}} SET locked_until = 1, locked_from = 0 WHERE locked_until IS NOT NULL")
+                }
+                Backend::Postgres => {
+                    format!("UPDATE {{{queue}}} SET locked_until = 'epoch' WHERE locked_until IS NOT NULL")
+                }
+            })
+            .await;
+        }
+    }
+
+    /// Lets time pass for everything that waits: backoffs and due times are over.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn skip_backoff(&self) {
+        for queue in ["outbox", "inbox"] {
+            self.sql(&match self.backend {
+                Backend::Sqlite => format!("UPDATE {{{queue}}} SET next_attempt_at = created_at"),
+                Backend::Postgres => format!("UPDATE {{{queue}}} SET next_attempt_at = created_at"),
+            })
+            .await;
+        }
+    }
+
+    /// A connection of the test's own.
+    ///
+    /// # Panics
+    /// When this is not SQLite.
+    #[must_use]
+    pub fn sqlite(&self) -> rusqlite::Connection {
+        let path = self.url.strip_prefix("sqlite:").expect("an SQLite store");
+        let connection = rusqlite::Connection::open(path).expect("open");
+        connection
+            .busy_timeout(Duration::from_secs(30))
+            .expect("busy timeout");
+        connection
+    }
+
+    /// A connection of the test's own.
+    ///
+    /// # Panics
+    /// When PostgreSQL cannot be reached.
+    pub async fn postgres(&self) -> tokio_postgres::Client {
+        let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls)
+            .await
+            .expect("connect");
+        tokio::spawn(connection);
+        client
+    }
+
+    fn fill(&self, sql: &str) -> String {
+        let mut filled = String::new();
+        let mut rest = sql;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (name, after) = after.split_once('}').expect("a closing brace");
+            filled.push_str(before);
+            filled.push_str(&self.table(name));
+            rest = after;
+        }
+        filled + rest
+    }
+}
+
+fn options(url: &str, schema: Option<&str>) -> Options {
+    let options = Options::new(url).worker("tester").connections(8);
+    match schema {
+        Some(schema) => options.schema(schema),
+        None => options,
+    }
+}
+
+/// Waits until `condition` gives something, for at most 30 seconds.
+///
+/// # Panics
+/// When it does not.
+pub async fn eventually<T, F: Future<Output = Option<T>>>(mut condition: impl FnMut() -> F) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "the condition did not come true in 30 seconds"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,28 @@
+//! Real servers and fresh stores, for postroom's own tests. Nothing here is published, and nothing
+//! here touches a server that it did not start.
+
+pub mod fixture;
+pub mod postgres;
+
+pub use fixture::{Backend, Fixture, eventually};
+
+/// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite` and
+/// `postgres`.
+#[macro_export]
+macro_rules! mount {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::Fixture::new($crate::Backend::Sqlite).await).await;
+            })+
+        }
+
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::Fixture::new($crate::Backend::Postgres).await).await;
+            })+
+        }
+    };
+}

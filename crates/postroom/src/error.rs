@@ -42,6 +42,9 @@ pub enum ErrorKind {
         /// The parameter at fault.
         param: &'static str,
     },
+    /// The lease was lost: the message was settled, reaped or claimed by somebody else meanwhile.
+    /// Nothing was written.
+    LeaseLost,
     /// The tables are missing, older or newer than this library, or were changed by hand.
     Schema,
     /// The database could not be reached, was busy, or broke the connection. Trying again may help.
@@ -102,6 +105,7 @@ impl fmt::Display for Error {
             ErrorKind::Ambiguous { param } => write!(f, "ambiguous argument `{param}`: {}", self.message),
             ErrorKind::NotFound { what } => write!(f, "{what} not found: {}", self.message),
             ErrorKind::AlreadyExists { what } => write!(f, "{what} exists already: {}", self.message),
+            ErrorKind::LeaseLost => write!(f, "lease lost: {}", self.message),
             ErrorKind::Schema => write!(f, "schema: {}", self.message),
             ErrorKind::Transient => write!(f, "database unavailable: {}", self.message),
             ErrorKind::Database => write!(f, "database error: {}", self.message),

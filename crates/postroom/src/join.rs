@@ -7,12 +7,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
-use crate::id::{JoinId, MessageId, WorkItemId};
-use crate::message::{NAME_LIMIT, Receipt, check_name, check_optional_name, check_text, time};
+use crate::id::{JoinId, MessageId};
+use crate::message::{NAME_LIMIT, check_name, check_optional_name, check_text, time};
 use crate::sql::{Call, Row, Value};
 use crate::store::{CLEANUP_BATCH, Store, retention_micros};
 use crate::tx::{Executor, run_in};
@@ -232,49 +231,6 @@ impl Joins {
             })
             .await
     }
-
-    /// Enqueues a message that waits for a join and then lets the next one go. It is woken by the
-    /// transaction that completes the join.
-    ///
-    /// # Errors
-    /// When the join does not exist or a value is not valid; nothing was written then.
-    pub async fn enqueue_wait(&self, wait: &JoinWait) -> Result<Receipt, Error> {
-        let (receipt, call) = self.waiting(wait)?;
-        self.store.run("enqueue", "outbox", vec![call]).await?;
-        self.log_waiting(wait);
-        Ok(receipt)
-    }
-
-    /// As [`Joins::enqueue_wait`], in the caller's transaction.
-    ///
-    /// # Errors
-    /// As [`Joins::enqueue_wait`], and when the client reports an error.
-    pub async fn enqueue_wait_in<E: Executor>(&self, tx: &mut E, wait: &JoinWait) -> Result<Receipt, E::Error> {
-        let (receipt, call) = self.waiting(wait)?;
-        run_in(self.store.dialect(), tx, vec![call]).await?;
-        self.log_waiting(wait);
-        Ok(receipt)
-    }
-
-    fn waiting(&self, wait: &JoinWait) -> Result<(Receipt, Call), Error> {
-        wait.check()?;
-        let payload = serde_json::to_string(wait)
-            .map_err(|_| ErrorKind::InvalidArgument { param: "wait" }.with("cannot be written as JSON"))?;
-        let id = WorkItemId::new();
-        let values = vec![
-            id.as_uuid().into(),
-            self.store.join_wait_topic.as_str().into(),
-            payload.into(),
-            Value::Text(None),
-            wait.join_id.into(),
-        ];
-        let call = self.store.catalog.enqueue_wait.call(values).needs("join");
-        Ok((Receipt { work_item_id: id, message_id: MessageId::from_uuid(id.as_uuid()) }, call))
-    }
-
-    fn log_waiting(&self, wait: &JoinWait) {
-        tracing::info!(store = %self.store.identifier, topic = %self.store.join_wait_topic, join_id = %wait.join_id, "enqueued");
-    }
 }
 
 /// A join that is about to start.
@@ -313,70 +269,6 @@ impl NewJoin {
         }
         check_optional_name("grouping_key", self.grouping_key.as_deref())?;
         check_text("metadata", self.metadata.as_deref().unwrap_or_default())
-    }
-}
-
-/// What a wait message carries: which join, and what to enqueue when it has finished.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct JoinWait {
-    join_id: Uuid,
-    fail_if_any_step_failed: bool,
-    on_complete_topic: String,
-    on_complete_payload: String,
-    on_fail_topic: Option<String>,
-    on_fail_payload: Option<String>,
-}
-
-impl JoinWait {
-    /// Waits for `join`, then enqueues `payload` for `topic`. If any step failed, nothing is enqueued
-    /// unless [`JoinWait::on_fail`] or [`JoinWait::even_if_steps_failed`] says so.
-    pub fn new(join: JoinId, topic: impl Into<String>, payload: impl Into<String>) -> Self {
-        Self {
-            join_id: join.as_uuid(),
-            fail_if_any_step_failed: true,
-            on_complete_topic: topic.into(),
-            on_complete_payload: payload.into(),
-            on_fail_topic: None,
-            on_fail_payload: None,
-        }
-    }
-
-    /// Goes on with the same message whether or not steps failed.
-    #[must_use]
-    pub fn even_if_steps_failed(mut self) -> Self {
-        self.fail_if_any_step_failed = false;
-        self
-    }
-
-    /// What to enqueue when a step failed.
-    #[must_use]
-    pub fn on_fail(mut self, topic: impl Into<String>, payload: impl Into<String>) -> Self {
-        self.on_fail_topic = Some(topic.into());
-        self.on_fail_payload = Some(payload.into());
-        self
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        JoinId::from_uuid(self.join_id).checked("join")?;
-        check_name("on_complete_topic", &self.on_complete_topic, NAME_LIMIT)?;
-        check_text("on_complete_payload", &self.on_complete_payload)?;
-        if let Some(topic) = &self.on_fail_topic {
-            check_name("on_fail_topic", topic, NAME_LIMIT)?;
-        }
-        check_text("on_fail_payload", self.on_fail_payload.as_deref().unwrap_or_default())
-    }
-}
-
-/// Payloads never show.
-impl std::fmt::Debug for JoinWait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JoinWait")
-            .field("join_id", &self.join_id)
-            .field("fail_if_any_step_failed", &self.fail_if_any_step_failed)
-            .field("on_complete_topic", &self.on_complete_topic)
-            .field("on_fail_topic", &self.on_fail_topic)
-            .finish_non_exhaustive()
     }
 }
 
@@ -527,8 +419,11 @@ pub(crate) fn finished(row: &mut Row) -> Result<Option<Finished>, Error> {
     Ok((status != JoinStatus::Pending).then_some(Finished { id, status, completed, failed, expected }))
 }
 
+/// What it means when a statement finds no join to refer to.
+pub(crate) const NO_JOIN: ErrorKind = ErrorKind::NotFound { what: "join" };
+
 fn unknown_join(join: JoinId) -> Error {
-    ErrorKind::NotFound { what: "join" }.with(format!("no join has the id {join}"))
+    NO_JOIN.with(format!("no join has the id {join}"))
 }
 
 fn page(limit: u32) -> Result<Value, Error> {

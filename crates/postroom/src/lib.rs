@@ -60,16 +60,20 @@ mod sql;
 mod store;
 pub mod transport;
 pub mod tx;
+mod wait;
+mod work;
 
 pub use error::{Error, ErrorKind};
 pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
 pub use inbox::{Accepted, Arrival, Inbound, Inbox, InboxKeys, Sighting};
-pub use join::{Attached, Join, JoinMember, JoinStatus, JoinWait, Joins, NewJoin, Reported, StepStatus};
+pub use join::{Attached, Join, JoinMember, JoinStatus, Joins, NewJoin, Reported, StepStatus};
 pub use message::{
     Counts, InboxCounts, InboxMessage, InboxState, Message, OutboxMessage, Progress, Receipt, State,
 };
 pub use options::{Options, Synchronous};
 pub use outbox::{List, Outbox};
 pub use room::Postroom;
-pub use sql::{Dialect, Statement, Value};
+pub use sql::{Dialect, Operation, OperationStatement, Statement, Value};
 pub use store::Abandon;
+pub use wait::{JoinWait, WaitDecision};
+pub use work::Handled;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{MessageId, OwnerToken, WorkItemId};
+use crate::join::NO_JOIN;
 use crate::message::{Counts, Message, OutboxMessage, Receipt, State, headers_text, micros};
 use crate::sql::{Call, Queue, Statement, Value};
 use crate::store::{Abandon, Cutoff, Store, Target, duration_micros, retention_micros};
@@ -44,7 +45,7 @@ impl Outbox {
     pub async fn enqueue(&self, message: &Message) -> Result<Receipt, Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
         self.store.run("enqueue", "outbox", enqueue.calls).await?;
-        self.log_enqueued(message);
+        self.log_enqueued(std::slice::from_ref(message));
         Ok(enqueue.receipts[0])
     }
 
@@ -58,7 +59,7 @@ impl Outbox {
         }
         let enqueue = Enqueue::many(&self.store, messages)?;
         self.store.run("enqueue", "outbox", enqueue.calls).await?;
-        messages.iter().for_each(|message| self.log_enqueued(message));
+        self.log_enqueued(messages);
         Ok(enqueue.receipts)
     }
 
@@ -71,7 +72,7 @@ impl Outbox {
     pub async fn enqueue_in<E: Executor>(&self, tx: &mut E, message: &Message) -> Result<Receipt, E::Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
         run_in(self.store.dialect(), tx, enqueue.calls).await?;
-        self.log_enqueued(message);
+        self.log_enqueued(std::slice::from_ref(message));
         Ok(enqueue.receipts[0])
     }
 
@@ -85,7 +86,7 @@ impl Outbox {
         }
         let enqueue = Enqueue::many(&self.store, messages)?;
         run_in(self.store.dialect(), tx, enqueue.calls).await?;
-        messages.iter().for_each(|message| self.log_enqueued(message));
+        self.log_enqueued(messages);
         Ok(enqueue.receipts)
     }
 
@@ -99,15 +100,17 @@ impl Outbox {
         Ok((enqueue.receipts[0], enqueue.calls.into_iter().flat_map(Call::into_statements).collect()))
     }
 
-    fn log_enqueued(&self, message: &Message) {
-        tracing::info!(
-            store = %self.store.identifier,
-            topic = %message.topic,
-            correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
-            "enqueued"
-        );
+    fn log_enqueued(&self, messages: &[Message]) {
+        for message in messages {
+            tracing::info!(
+                store = %self.store.identifier,
+                topic = %message.topic,
+                correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
+                "enqueued"
+            );
+        }
         metrics::counter!("postroom_enqueued_total", "store" => self.store.identifier.clone(), "queue" => "outbox")
-            .increment(1);
+            .increment(messages.len() as u64);
     }
 
     /// Leases up to `batch` ready messages to `owner` for the time of `lease`, oldest first, and gives
@@ -132,6 +135,28 @@ impl Outbox {
     /// When `owner` is the empty token.
     pub async fn ack(&self, owner: OwnerToken, ids: &[WorkItemId]) -> Result<Vec<WorkItemId>, Error> {
         Ok(work_items(self.store.ack(&self.target(ids), owner).await?))
+    }
+
+    /// Acks a message and enqueues what follows from it, in one transaction: all of it, or nothing when
+    /// the lease was lost.
+    ///
+    /// # Errors
+    /// `LeaseLost` when `owner` no longer holds the message; otherwise as [`Outbox::enqueue`].
+    pub async fn ack_and_enqueue(
+        &self,
+        owner: OwnerToken,
+        id: WorkItemId,
+        messages: &[Message],
+    ) -> Result<Vec<Receipt>, Error> {
+        owner.checked("owner")?;
+        messages.iter().try_for_each(Message::check)?;
+        let enqueue = Enqueue::after_ack(&self.store, owner, id, messages);
+        let acked = self.store.settle("ack", &self.target(&[id]), enqueue.calls).await?;
+        if acked.is_empty() {
+            return Err(ErrorKind::LeaseLost.with("nothing was written"));
+        }
+        self.log_enqueued(messages);
+        Ok(enqueue.receipts)
     }
 
     /// Hands messages back for a later attempt. Gives back the ids that really changed.
@@ -338,30 +363,44 @@ impl Enqueue {
         Ok(Self::write(store, messages))
     }
 
+    /// One statement for all on PostgreSQL; on SQLite the lease is checked first, and a transaction that
+    /// has lost it stops there.
+    fn after_ack(store: &Store, owner: OwnerToken, id: WorkItemId, messages: &[Message]) -> Self {
+        let (owner, id) = (owner.as_uuid(), id.as_uuid());
+        let ack = store.ack_values(owner, vec![id].into());
+        if let Some(script) = &store.catalog.ack_and_enqueue {
+            let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
+            let mut values = ack;
+            values.extend(columns(messages, &receipts));
+            values.extend(membership_columns(memberships(messages, &receipts)));
+            return Self { receipts, calls: vec![script.call(values)] };
+        }
+        let mut enqueue = Self::write(store, messages);
+        let held = store.catalog.held.iter().map(|script| {
+            script.call(vec![owner.into(), id.into()]).needs(ErrorKind::LeaseLost)
+        });
+        enqueue.calls.splice(0..0, held);
+        enqueue.calls.push(store.catalog.outbox.ack.call(ack));
+        enqueue
+    }
+
     /// One statement for all on PostgreSQL, one after the other in one transaction on SQLite.
     fn write(store: &Store, messages: &[Message]) -> Self {
         let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
         let catalog = &store.catalog;
-        let memberships: Vec<(Uuid, Uuid)> = messages
-            .iter()
-            .zip(&receipts)
-            .flat_map(|(message, receipt)| {
-                message.joins.iter().map(|join| (receipt.message_id.as_uuid(), join.as_uuid()))
-            })
-            .collect();
+        let memberships = memberships(messages, &receipts);
         let calls = match (&catalog.enqueue_many, &catalog.enqueue_joined, &catalog.enqueue_member) {
             (Some(many), _, _) if memberships.is_empty() => vec![many.call(columns(messages, &receipts))],
             (_, Some(joined), _) => {
                 let mut values = columns(messages, &receipts);
-                let (members, joins): (Vec<Uuid>, Vec<Uuid>) = memberships.into_iter().unzip();
-                values.extend([members.into(), joins.into()]);
+                values.extend(membership_columns(memberships));
                 vec![joined.call(values)]
             }
             (_, _, member) => {
                 let rows = messages.iter().zip(&receipts).map(|(message, receipt)| single(store, message, *receipt));
                 let mut seen = std::collections::HashSet::new();
                 let members = memberships.into_iter().filter(|pair| seen.insert(*pair)).flat_map(|(message, join)| {
-                    member.as_ref().map(|script| script.call(vec![message.into(), join.into()]).needs("join"))
+                    member.as_ref().map(|script| script.call(vec![message.into(), join.into()]).needs(NO_JOIN))
                 });
                 rows.chain(members).collect()
             }
@@ -386,6 +425,21 @@ fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
         correlation(message).into(),
         message.due_at.map(micros).into(),
     ])
+}
+
+/// Which message is a step of which join.
+fn memberships(messages: &[Message], receipts: &[Receipt]) -> Vec<(Uuid, Uuid)> {
+    let pairs = messages.iter().zip(receipts);
+    pairs
+        .flat_map(|(message, receipt)| {
+            message.joins.iter().map(|join| (receipt.message_id.as_uuid(), join.as_uuid()))
+        })
+        .collect()
+}
+
+fn membership_columns(memberships: Vec<(Uuid, Uuid)>) -> [Value; 2] {
+    let (members, joins): (Vec<Uuid>, Vec<Uuid>) = memberships.into_iter().unzip();
+    [members.into(), joins.into()]
 }
 
 fn columns(messages: &[Message], receipts: &[Receipt]) -> Vec<Value> {

@@ -9,7 +9,7 @@ use crate::join::Joins;
 use crate::migrate::Plan;
 use crate::options::Options;
 use crate::outbox::Outbox;
-use crate::sql::{Catalog, Dialect, Script};
+use crate::sql::{Catalog, Dialect, Operation, Script, operations};
 use crate::store::Store;
 use crate::transport::TransportOutbox;
 
@@ -50,7 +50,7 @@ impl Postroom {
             store: Arc::new(Store {
                 catalog: Catalog::new(dialect, &options.names),
                 db,
-                identifier,
+                identifier: identifier.into(),
                 names: options.names,
                 worker: options.worker,
                 keep_done: options.keep_done,
@@ -158,6 +158,16 @@ impl Options {
         self.check()?;
         let dialect = dialect_of(&self.url)?;
         Ok(Plan::new(dialect, &self.names)?.script(dialect))
+    }
+
+    /// The statements of the work queues, for people who claim and settle from another language. The
+    /// URL is not connected to; only its kind matters.
+    ///
+    /// # Errors
+    /// When a name is not valid or the URL is not understood.
+    pub fn operations(&self) -> Result<Vec<Operation>, Error> {
+        self.check()?;
+        Ok(operations(dialect_of(&self.url)?, &self.names))
     }
 }
 

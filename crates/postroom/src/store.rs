@@ -2,7 +2,7 @@
 //! reap, list, replay. Each operation is one transaction, one span and one metric.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
@@ -13,7 +13,7 @@ use crate::db::{Database, Output};
 use crate::error::{Error, ErrorKind, stored_error};
 use crate::id::{JoinId, OwnerToken};
 use crate::join::{JoinStatus, finished};
-use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Script, Value};
+use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Value};
 
 /// One store: one database, one schema.
 pub(crate) struct Store {
@@ -21,7 +21,7 @@ pub(crate) struct Store {
     pub(crate) catalog: Catalog,
     pub(crate) names: Names,
     /// What logs and metrics call this store. No password, no query string.
-    pub(crate) identifier: String,
+    pub(crate) identifier: Arc<str>,
     pub(crate) worker: String,
     pub(crate) keep_done: bool,
     pub(crate) join_wait_topic: String,
@@ -105,8 +105,12 @@ impl Store {
     pub(crate) async fn ack(&self, target: &Target<'_>, owner: OwnerToken) -> Result<Vec<Uuid>, Error> {
         let owner = owner.checked("owner")?;
         let Some(ids) = target.ids() else { return Ok(Vec::new()) };
-        let values = vec![owner.into(), ids, self.worker.as_str().into(), i64::from(self.keep_done).into()];
-        self.settle("ack", target, &target.sql.ack, values).await
+        let call = target.sql.ack.call(self.ack_values(owner, ids));
+        self.settle("ack", target, vec![call]).await
+    }
+
+    pub(crate) fn ack_values(&self, owner: Uuid, ids: Value) -> Vec<Value> {
+        vec![owner.into(), ids, self.worker.as_str().into(), i64::from(self.keep_done).into()]
     }
 
     /// Moves what `owner` holds among `ids` to dead, with one error for all.
@@ -114,7 +118,8 @@ impl Store {
         let owner = owner.checked("owner")?;
         let Some(ids) = target.ids() else { return Ok(Vec::new()) };
         let errors = Value::Texts(vec![stored_error(error)]);
-        self.settle("fail", target, &target.sql.fail, vec![owner.into(), ids, errors, self.worker.as_str().into()]).await
+        let call = target.sql.fail.call(vec![owner.into(), ids, errors, self.worker.as_str().into()]);
+        self.settle("fail", target, vec![call]).await
     }
 
     /// Hands what `owner` holds among `ids` back for a later attempt.
@@ -134,7 +139,7 @@ impl Store {
             Value::Texts(vec![how.error.as_deref().and_then(stored_error)]),
             Value::Ints(vec![Some(i64::from(how.deferred))]),
         ];
-        self.settle("abandon", target, &target.sql.abandon, values).await
+        self.settle("abandon", target, vec![target.sql.abandon.call(values)]).await
     }
 
     /// Extends the leases that `owner` still holds among `ids`; the others are lost.
@@ -147,18 +152,18 @@ impl Store {
         let owner = owner.checked("owner")?;
         let lease = lease_micros(lease)?;
         let Some(ids) = target.ids() else { return Ok(Vec::new()) };
-        self.settle("renew", target, &target.sql.renew, vec![owner.into(), ids, lease.into()]).await
+        let call = target.sql.renew.call(vec![owner.into(), ids, lease.into()]);
+        self.settle("renew", target, vec![call]).await
     }
 
-    /// Runs a settling statement and takes its rows apart: ids that changed, joins that finished.
-    async fn settle(
+    /// Runs a settling transaction and takes its rows apart: ids that changed, joins that finished.
+    pub(crate) async fn settle(
         &self,
         operation: &'static str,
         target: &Target<'_>,
-        script: &std::sync::Arc<Script>,
-        values: Vec<Value>,
+        calls: Vec<Call>,
     ) -> Result<Vec<Uuid>, Error> {
-        let output = self.observed(operation, target.name, self.db.run(vec![script.call(values)])).await?;
+        let output = self.observed(operation, target.name, self.db.run(calls)).await?;
         let mut ids = Vec::with_capacity(output.rows.len());
         for mut row in output.rows {
             match row.optional_uuid()? {
@@ -202,7 +207,7 @@ impl Store {
     /// Makes dead messages ready again.
     pub(crate) async fn replay(&self, target: &Target<'_>) -> Result<Vec<Uuid>, Error> {
         let Some(ids) = target.ids() else { return Ok(Vec::new()) };
-        self.settle("replay", target, &target.sql.replay, vec![ids]).await
+        self.settle("replay", target, vec![target.sql.replay.call(vec![ids])]).await
     }
 
     /// Deletes dead messages by id.

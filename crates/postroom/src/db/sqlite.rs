@@ -375,10 +375,12 @@ fn versions(connection: &Connection, plan: &Plan) -> Result<Vec<(i64, String)>, 
 /// SQLite's messages name tables and columns, never values.
 pub(crate) fn database_error(error: &rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
-    let rusqlite::Error::SqliteFailure(failure, message) = error else {
-        return ErrorKind::Database.with("the SQLite client could not encode or decode a value");
+    let (failure, message) = match error {
+        rusqlite::Error::SqliteFailure(failure, message) => (failure, message.clone()),
+        rusqlite::Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
+        _ => return ErrorKind::Database.with("the SQLite client could not encode or decode a value"),
     };
-    let message = message.clone().unwrap_or_else(|| failure.to_string());
+    let message = message.unwrap_or_else(|| failure.to_string());
     let error = match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OperationInterrupted => {
             ErrorKind::Transient.with(message)

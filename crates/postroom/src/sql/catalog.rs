@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::sql::{Dialect, Identifier, Names, Script, postgres, sqlite};
+use crate::sql::{Dialect, Identifier, Names, Part, Script, postgres, sqlite};
 
 /// The scripts of a store.
 #[derive(Debug)]
@@ -20,6 +20,10 @@ pub(crate) struct Catalog {
     /// SQLite only: one membership, after its message.
     pub(crate) enqueue_member: Option<Arc<Script>>,
     pub(crate) enqueue_wait: Arc<Script>,
+    /// PostgreSQL only: an ack and what follows from it in one statement.
+    pub(crate) ack_and_enqueue: Option<Arc<Script>>,
+    /// SQLite only: stops a transaction that has lost its lease.
+    pub(crate) held: Option<Arc<Script>>,
     pub(crate) already_processed: Arc<Script>,
     pub(crate) inbox_enqueue: Arc<Script>,
     pub(crate) inbox_mark: Arc<Script>,
@@ -81,6 +85,8 @@ impl Catalog {
             enqueue_joined: files.enqueue_joined.map(outbox),
             enqueue_member: files.enqueue_member.map(outbox),
             enqueue_wait: outbox(files.enqueue_wait),
+            ack_and_enqueue: files.ack_and_enqueue.map(outbox),
+            held: files.held.map(outbox),
             already_processed: outbox(files.inbox_already_processed),
             inbox_enqueue: outbox(files.inbox_enqueue),
             inbox_mark: outbox(files.inbox_mark),
@@ -101,6 +107,61 @@ impl Catalog {
     }
 }
 
+/// The statements of one work-queue operation, for people who work a queue from another language.
+///
+/// On PostgreSQL that is a call of one of the deployed functions; on SQLite one statement or several,
+/// to be run in one transaction that began with `BEGIN IMMEDIATE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operation {
+    /// Which queue and what it does, such as `outbox claim`.
+    pub name: String,
+    /// What to run, in order.
+    pub statements: Vec<OperationStatement>,
+}
+
+/// One statement of an [`Operation`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperationStatement {
+    /// The text.
+    pub sql: String,
+    /// Which of the operation's parameters are its own, counted from 1; the comment at the top of the
+    /// operation's file says what they mean. Empty on PostgreSQL, where it takes all of them.
+    pub parameters: Vec<usize>,
+    /// Run it only if the last statement without this mark changed a row. To run it anyway is only
+    /// slower.
+    pub if_changed: bool,
+}
+
+/// The operations of both queues.
+pub(crate) fn operations(dialect: Dialect, names: &Names) -> Vec<Operation> {
+    let catalog = Catalog::new(dialect, names);
+    let queue = |name: &str, sql: &QueueSql| {
+        [("claim", &sql.claim), ("ack", &sql.ack), ("abandon", &sql.abandon), ("fail", &sql.fail)]
+            .into_iter()
+            .chain([("renew", &sql.renew), ("reap", &sql.reap), ("replay", &sql.replay)])
+            .map(|(operation, script)| Operation {
+                name: format!("{name} {operation}"),
+                statements: script.parts.iter().map(OperationStatement::new).collect(),
+            })
+            .collect::<Vec<_>>()
+    };
+    let mut operations = queue("outbox", &catalog.outbox);
+    operations.extend(queue("inbox", &catalog.inbox));
+    operations
+}
+
+impl OperationStatement {
+    fn new(part: &Part) -> Self {
+        Self {
+            sql: part.sql.to_string(),
+            parameters: part.values.iter().map(|index| index + 1).collect(),
+            if_changed: part.if_changed,
+        }
+    }
+}
+
 /// The .sql files of one dialect.
 pub(crate) struct Files {
     pub(crate) enqueue: &'static str,
@@ -108,6 +169,8 @@ pub(crate) struct Files {
     pub(crate) enqueue_joined: Option<&'static str>,
     pub(crate) enqueue_member: Option<&'static str>,
     pub(crate) enqueue_wait: &'static str,
+    pub(crate) ack_and_enqueue: Option<&'static str>,
+    pub(crate) held: Option<&'static str>,
     pub(crate) claim: &'static str,
     pub(crate) ack: &'static str,
     pub(crate) abandon: &'static str,

@@ -17,7 +17,8 @@ mod catalog;
 mod postgres;
 mod sqlite;
 
-pub(crate) use catalog::{Catalog, Migration, Queue, QueueSql, migrations};
+pub use catalog::{Operation, OperationStatement};
+pub(crate) use catalog::{Catalog, Migration, Queue, QueueSql, migrations, operations};
 #[cfg(any(feature = "sqlite", feature = "sqlx-sqlite", feature = "diesel-sqlite", feature = "sea-orm"))]
 pub(crate) use json::as_json;
 pub(crate) use names::{Identifier, Names};

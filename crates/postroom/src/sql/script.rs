@@ -27,9 +27,9 @@ pub(crate) struct Part {
 pub(crate) struct Call {
     pub(crate) script: Arc<Script>,
     pub(crate) values: Vec<Value>,
-    /// What does not exist when the first statement changes no row. Such a call is an error and its
+    /// What it means when the first statement changes no row. Such a call is an error and its
     /// transaction is undone.
-    pub(crate) needs: Option<&'static str>,
+    pub(crate) needs: Option<ErrorKind>,
 }
 
 impl Script {
@@ -51,15 +51,16 @@ impl Script {
 }
 
 impl Call {
-    pub(crate) fn needs(mut self, what: &'static str) -> Self {
-        self.needs = Some(what);
+    /// Makes it an error of this kind when the first statement changes no row.
+    pub(crate) fn needs(mut self, kind: ErrorKind) -> Self {
+        self.needs = Some(kind);
         self
     }
 
     /// Checks what the first statement changed against what the call needs.
-    pub(crate) fn check(needs: Option<&'static str>, changed: u64) -> Result<(), Error> {
+    pub(crate) fn check(needs: Option<ErrorKind>, changed: u64) -> Result<(), Error> {
         match needs {
-            Some(what) if changed == 0 => Err(ErrorKind::NotFound { what }.with(format!("no {what} has this id"))),
+            Some(kind) if changed == 0 => Err(kind.with("nothing was written")),
             _ => Ok(()),
         }
     }

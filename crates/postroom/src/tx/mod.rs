@@ -9,6 +9,8 @@ use crate::sql::{Call, Dialect, Statement};
 
 #[cfg(feature = "postgres")]
 mod deadpool_postgres;
+#[cfg(any(feature = "diesel-postgres", feature = "diesel-sqlite", feature = "diesel-async-postgres"))]
+mod diesel;
 #[cfg(feature = "diesel-async-postgres")]
 mod diesel_async;
 #[cfg(feature = "diesel-postgres")]
@@ -19,6 +21,8 @@ mod diesel_sqlite;
 mod rusqlite;
 #[cfg(feature = "sea-orm")]
 mod sea_orm;
+#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+mod sqlx;
 #[cfg(feature = "sqlx-postgres")]
 mod sqlx_postgres;
 #[cfg(feature = "sqlx-sqlite")]

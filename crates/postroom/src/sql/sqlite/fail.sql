@@ -1,6 +1,7 @@
 -- ?1 owner, ?2 ids as JSON, ?3 errors as JSON (the last one serves the rest), ?4 worker.
--- Returns as ack does.
-INSERT INTO {queue+_dead} ({columns}, processed_at, processed_by)
+-- Returns as ack does. An id that died before and was enqueued again dies again: the later death
+-- counts.
+INSERT OR REPLACE INTO {queue+_dead} ({columns}, processed_at, processed_by)
 SELECT {columns_with_error}, {now}, ?4
 FROM (
     SELECT q.*, json_extract(?3, '$[' || min(settled.n, json_array_length(?3) - 1) || ']') AS error

@@ -9,6 +9,8 @@ pub(super) const FILES: Files = Files {
     enqueue_joined: None,
     enqueue_member: Some(include_str!("enqueue_member.sql")),
     enqueue_wait: include_str!("enqueue_wait.sql"),
+    ack_and_enqueue: None,
+    held: Some(include_str!("held.sql")),
     claim: include_str!("claim.sql"),
     ack: include_str!("ack.sql"),
     abandon: include_str!("abandon.sql"),
@@ -99,7 +101,8 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{count_dead}", count_steps("2", &settled_as("2"), in_join)),
         ("{message_state}", include_str!("message_state.sql").trim_end().to_owned()),
         ("{shown}", format!("{returned}, processed_at, processed_by, status")),
-        ("{returned}", returned.to_owned()),
+        // RETURNING knows a table by its name only, never by an alias.
+        ("{returned}", returned.replace("q.", "{queue}.")),
         ("{columns_with_error}", columns.replace("last_error", "coalesce(error, last_error)")),
         ("{columns_fresh}", columns.replace("attempt_count, deferral_count", "0, 0")),
         ("{columns}", columns.to_owned()),
@@ -128,24 +131,58 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                     .to_owned(),
             ),
         ),
+        // A key finds its dead row through the seen row: by key, the seen row must be the last to change.
         (
             "{revive_seen}",
-            only_inbox(
-                "UPDATE {inbox+_seen} SET state = 0, work_id = NULL WHERE (message_id, source) IN (\
-                 SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n",
-            ),
+            only_inbox(match by {
+                By::WorkItem => {
+                    "UPDATE {inbox+_seen} SET state = 0, work_id = NULL WHERE (message_id, source) IN (\
+                     SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n"
+                }
+                By::Key => {
+                    "UPDATE {inbox+_seen} SET state = 0 WHERE (message_id, source) IN (\
+                     SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n"
+                }
+            }),
         ),
         (
+            "{unlink_revived}",
+            only_inbox(match by {
+                By::WorkItem => "",
+                By::Key => "UPDATE {inbox+_seen} SET work_id = NULL WHERE state = 0 AND (message_id, source) IN {keys}",
+            }),
+        ),
+        ("{count_purged}", only_outbox(count_steps("2", "(SELECT message_id FROM {queue+_dead} WHERE id IN {doomed_ids})", ""))),
+        (
             "{forget_seen}",
-            only_inbox(
-                "DELETE FROM {inbox+_seen} WHERE (message_id, source) IN (\
-                 SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n",
-            ),
+            only_inbox(match by {
+                By::WorkItem => {
+                    "DELETE FROM {inbox+_seen} WHERE (message_id, source) IN (\
+                     SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n"
+                }
+                By::Key => {
+                    "UPDATE {inbox+_seen} SET state = 9 WHERE (message_id, source) IN (\
+                     SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n"
+                }
+            }),
+        ),
+        (
+            "{forget_marked}",
+            only_inbox(match by {
+                By::WorkItem => "",
+                By::Key => "DELETE FROM {inbox+_seen} WHERE state = 9 AND (message_id, source) IN {keys}",
+            }),
+        ),
+        (
+            "{keys}",
+            "(SELECT s.message_id, s.source FROM json_each(?1) AS k JOIN {inbox+_seen} AS s \
+             ON s.message_id = k.value ->> 1 AND (k.value ->> 0 IS NULL OR s.source = k.value ->> 0))"
+                .to_owned(),
         ),
         (
             "{doomed_ids}",
             "(SELECT id FROM {queue+_dead} WHERE ?1 IS NOT NULL AND id IN {dead_ids} UNION ALL SELECT id FROM (\
-             SELECT id FROM {queue+_dead} WHERE ?1 IS NULL AND processed_at < {now} - ?2 ORDER BY processed_at LIMIT ?3))"
+             SELECT id FROM {queue+_dead} WHERE ?1 IS NULL AND processed_at <= {now} - ?2 ORDER BY processed_at LIMIT ?3))"
                 .to_owned(),
         ),
         (
@@ -163,7 +200,16 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             },
         ),
         ("{ids}", ids(2)),
-        ("{dead_ids}", ids(1)),
+        // Dead messages are found in their own table: the seen rows that name them may be gone by now.
+        (
+            "{dead_ids}",
+            match by {
+                By::WorkItem => ids(1),
+                By::Key => "(SELECT d.id FROM json_each(?1) AS k JOIN {inbox+_dead} AS d \
+                     ON d.message_id = k.value ->> 1 AND (k.value ->> 0 IS NULL OR d.source = k.value ->> 0))"
+                    .to_owned(),
+            },
+        ),
         ("{now}", NOW.to_owned()),
     ]
 }

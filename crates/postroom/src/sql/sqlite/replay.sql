@@ -8,4 +8,6 @@ WHERE topic IS NOT NULL AND id IN {dead_ids};
 
 DELETE FROM {queue+_dead}
 WHERE id IN {dead_ids}
-RETURNING id
+RETURNING id;
+
+{unlink_revived}

@@ -1,6 +1,7 @@
 -- Hands the messages that p_owner still holds back for a later attempt. One delay, error and
 -- deferral flag per id; the last one serves the rest. A NULL delay is the default backoff,
 -- min(2^attempts, 60) seconds with attempts counted after this one. Returns the ids that changed.
+-- A redelivery may have moved the due time while the message was leased: never before it.
 -- A wait message whose join has completed meanwhile is ready at once: the second statement has a
 -- fresh snapshot and holds the row, so either it sees the completed join, or the completing
 -- transaction is still to come and will wake the row itself.
@@ -33,8 +34,8 @@ BEGIN
             last_attempt_at = statement_timestamp(),
             last_error = coalesce(settled.error, q.last_error),
             {set_backoff}
-            next_attempt_at = statement_timestamp() + coalesce(settled.delay,
-                make_interval(secs => least(power(2, least(q.attempt_count + 1, 30)), 60)))
+            next_attempt_at = greatest(q.due_time, statement_timestamp() + coalesce(settled.delay,
+                make_interval(secs => least(power(2, least(q.attempt_count + 1, 30)), 60))))
         FROM settled
         WHERE q.id = settled.id AND q.owner_token = p_owner
         RETURNING q.id)

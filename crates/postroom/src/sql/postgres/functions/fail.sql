@@ -27,7 +27,10 @@ BEGIN
     kept AS (
         INSERT INTO {queue+_dead} ({columns}, processed_at, processed_by)
         SELECT {columns_with_error}, statement_timestamp(), p_worker
-        FROM gone)
+        FROM gone
+        -- An id that died before and was enqueued again dies again: the later death counts.
+        ON CONFLICT (id) DO UPDATE
+        SET ({columns}, processed_at, processed_by) = ({columns_excluded}, excluded.processed_at, excluded.processed_by))
     SELECT array_agg(id), array_agg(message_id) INTO v_ids, v_messages FROM gone;
     RETURN QUERY
     SELECT s.id, NULL::uuid, NULL::smallint, NULL::integer, NULL::integer, NULL::integer

@@ -1,0 +1,291 @@
+//! The cases: what is run, on which stores, and what ratio is to be reached.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use postroom::{Options, Postroom};
+use testkit::postgres::{Durability, Server};
+use tokio_postgres::{Client, NoTls};
+
+use crate::contender::{BULK, Contender};
+use crate::postgres_floor::PostgresFloor;
+use crate::report::Measured;
+use crate::sqlite_floor::SqliteFloor;
+
+pub(crate) struct Plan {
+    pub(crate) backend: Option<String>,
+    pub(crate) filter: String,
+    pub(crate) rounds: usize,
+    pub(crate) size: usize,
+}
+
+impl Plan {
+    fn wants(&self, backend: &str) -> bool {
+        self.backend.as_deref().is_none_or(|wanted| wanted == backend)
+    }
+
+    fn scaled(&self, messages: usize) -> usize {
+        (messages * self.size / 100).max(BULK)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Work {
+    Enqueue { tasks: usize },
+    Bulk,
+    Drain,
+}
+
+struct Case {
+    name: &'static str,
+    work: Work,
+    messages: usize,
+    target: f64,
+}
+
+pub(crate) async fn run(plan: &Plan) -> Result<Vec<Measured>> {
+    let mut results = Vec::new();
+    if plan.wants("sqlite") {
+        results.extend(sqlite(plan).await?);
+    }
+    if plan.wants("postgres") {
+        results.extend(postgres(plan).await?);
+    }
+    Ok(results)
+}
+
+async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
+    let folder = tempfile::Builder::new().prefix("postroom-bench-").tempdir_in(".")?;
+    let open = async |name: &str| {
+        let path = folder.path().join(name);
+        let room = Options::new(format!("sqlite:{}", path.display())).dev_profile().connect().await?;
+        anyhow::Ok((path, room))
+    };
+    let (_, ours) = open("ours.db").await?;
+    let (path, floor_room) = open("floor.db").await?;
+    let (full_path, full) = open("full.db").await?;
+    let floor = Contender::SqliteFloor(SqliteFloor::open(path.clone(), &floor_room)?);
+    let bench = Bench { backend: "sqlite", plan, wal: None };
+    let paths = [folder.path().join("ours.db"), path, full_path];
+    let clean = async || {
+        for path in &paths {
+            let connection = rusqlite::Connection::open(path)?;
+            connection.busy_timeout(std::time::Duration::from_secs(60))?;
+            connection.execute_batch("DELETE FROM outbox; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        }
+        let connection = rusqlite::Connection::open(&paths[0])?;
+        connection.execute_batch("DELETE FROM outbox_done; PRAGMA wal_checkpoint(TRUNCATE)")?;
+        Ok(())
+    };
+    let ours = Contender::Library(ours);
+    let mut results = Vec::new();
+    for case in [
+        Case { name: "enqueue, 1 task", work: Work::Enqueue { tasks: 1 }, messages: 1_000, target: 0.85 },
+        Case { name: "enqueue, 16 tasks", work: Work::Enqueue { tasks: 16 }, messages: 2_000, target: 0.85 },
+        Case { name: "bulk enqueue", work: Work::Bulk, messages: 50_000, target: 0.8 },
+        Case { name: "claim+ack drain", work: Work::Drain, messages: 50_000, target: 0.8 },
+    ] {
+        results.extend(bench.compare(&case, "raw SQL", &ours, &floor, &clean).await?);
+    }
+    let case = Case { name: "drain, 1M done kept", work: Work::Drain, messages: 50_000, target: 0.9 };
+    if bench.wanted(&case) {
+        fill_sqlite_archive(&paths[2])?;
+        let full = Contender::Library(full);
+        results.extend(bench.compare(&case, "no done rows", &full, &ours, &clean).await?);
+    }
+    Ok(results)
+}
+
+fn fill_sqlite_archive(path: &std::path::Path) -> Result<()> {
+    let connection = rusqlite::Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(60))?;
+    connection.execute_batch(
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)
+         INSERT INTO outbox_done (id, message_id, created_at, processed_at, attempt_count, deferral_count,
+                                  delivery_count, topic, processed_by, payload)
+         SELECT randomblob(16), randomblob(16), i, i, 0, 0, 1, 'bench.topic', 'bench', printf('%0200d', i) FROM n;
+         PRAGMA wal_checkpoint(TRUNCATE)",
+    )?;
+    Ok(())
+}
+
+async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
+    let server = Server::start(Durability::On)?;
+    let (client, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
+    tokio::spawn(connection);
+    let open = async |schema: &str| -> Result<Postroom> {
+        Ok(Options::new(server.url()).schema(schema).dev_profile().connect().await?)
+    };
+    let (ours, floor, full) = (open("ours").await?, open("floor").await?, open("full").await?);
+    let floor = Contender::PostgresFloor(PostgresFloor::open(server.url(), "floor", &floor).await?);
+    let bench = Bench { backend: "postgres", plan, wal: Some(&client) };
+    let clean = async || {
+        client
+            .batch_execute("TRUNCATE ours.outbox, floor.outbox, \"full\".outbox, ours.outbox_done, floor.outbox_done; CHECKPOINT")
+            .await?;
+        Ok(())
+    };
+    let ours = Contender::Library(ours);
+    let mut results = Vec::new();
+    for case in [
+        Case { name: "enqueue, 1 task", work: Work::Enqueue { tasks: 1 }, messages: 2_000, target: 0.85 },
+        Case { name: "enqueue, 16 tasks", work: Work::Enqueue { tasks: 16 }, messages: 16_000, target: 0.85 },
+        Case { name: "bulk enqueue", work: Work::Bulk, messages: 100_000, target: 0.8 },
+        Case { name: "claim+ack drain", work: Work::Drain, messages: 100_000, target: 0.8 },
+    ] {
+        results.extend(bench.compare(&case, "raw SQL", &ours, &floor, &clean).await?);
+    }
+    let case = Case { name: "drain, held snapshot", work: Work::Drain, messages: 100_000, target: 0.5 };
+    results.extend(bench.under_snapshot(&case, &ours, &server, &clean).await?);
+    let case = Case { name: "drain, 1M done kept", work: Work::Drain, messages: 100_000, target: 0.9 };
+    if bench.wanted(&case) {
+        client
+            .batch_execute(
+                "INSERT INTO \"full\".outbox_done (id, message_id, created_at, processed_at, attempt_count,
+                     deferral_count, delivery_count, topic, processed_by, payload)
+                 SELECT gen_random_uuid(), gen_random_uuid(), now(), now(), 0, 0, 1, 'bench.topic', 'bench', repeat('x', 200)
+                 FROM generate_series(1, 1000000); CHECKPOINT",
+            )
+            .await?;
+        let full = Contender::Library(full);
+        results.extend(bench.compare(&case, "no done rows", &full, &ours, &clean).await?);
+    }
+    Ok(results)
+}
+
+struct Bench<'a> {
+    backend: &'static str,
+    plan: &'a Plan,
+    wal: Option<&'a Client>,
+}
+
+/// One run: messages per second, and bytes of write-ahead log per message.
+#[derive(Clone, Copy)]
+struct Run {
+    rate: f64,
+    wal: Option<f64>,
+}
+
+impl Bench<'_> {
+    fn wanted(&self, case: &Case) -> bool {
+        case.name.contains(&self.plan.filter)
+    }
+
+    /// Runs both sides in turns; who goes first alternates.
+    async fn compare(
+        &self,
+        case: &Case,
+        against: &'static str,
+        ours: &Contender,
+        theirs: &Contender,
+        clean: &impl AsyncFn() -> Result<()>,
+    ) -> Result<Option<Measured>> {
+        if !self.wanted(case) {
+            return Ok(None);
+        }
+        let bar = self.bar(case);
+        let mut rounds = Vec::new();
+        for round in 0..self.plan.rounds {
+            clean().await?;
+            let pair = if round % 2 == 0 {
+                let ours = self.once(case, ours).await?;
+                bar.inc(1);
+                (ours, self.once(case, theirs).await?)
+            } else {
+                let theirs = self.once(case, theirs).await?;
+                bar.inc(1);
+                (self.once(case, ours).await?, theirs)
+            };
+            bar.inc(1);
+            rounds.push(pair);
+        }
+        bar.finish_and_clear();
+        Ok(Some(self.measured(case, against, &rounds)))
+    }
+
+    /// The library with and without a session that holds an old snapshot open.
+    async fn under_snapshot(
+        &self,
+        case: &Case,
+        ours: &Contender,
+        server: &Server,
+        clean: &impl AsyncFn() -> Result<()>,
+    ) -> Result<Option<Measured>> {
+        if !self.wanted(case) {
+            return Ok(None);
+        }
+        let bar = self.bar(case);
+        let mut rounds = Vec::new();
+        for _ in 0..self.plan.rounds {
+            clean().await?;
+            let without = self.once(case, ours).await?;
+            bar.inc(1);
+            clean().await?;
+            let (holder, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
+            tokio::spawn(connection);
+            holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ours.outbox").await?;
+            let with = self.once(case, ours).await?;
+            holder.batch_execute("ROLLBACK").await?;
+            bar.inc(1);
+            rounds.push((with, without));
+        }
+        bar.finish_and_clear();
+        Ok(Some(self.measured(case, "no held snapshot", &rounds)))
+    }
+
+    async fn once(&self, case: &Case, contender: &Contender) -> Result<Run> {
+        let messages = self.plan.scaled(case.messages);
+        let messages = match case.work {
+            Work::Enqueue { tasks } => messages / tasks * tasks,
+            Work::Bulk | Work::Drain => messages / BULK * BULK,
+        };
+        if let Work::Drain = case.work {
+            contender.bulk(messages / BULK).await?;
+        }
+        let before = self.wal_position().await?;
+        let started = Instant::now();
+        match case.work {
+            Work::Enqueue { tasks } => contender.enqueue(tasks, messages / tasks).await?,
+            Work::Bulk => contender.bulk(messages / BULK).await?,
+            Work::Drain => contender.drain(2).await?,
+        }
+        let rate = messages as f64 / started.elapsed().as_secs_f64();
+        let after = self.wal_position().await?;
+        let wal = before.zip(after).map(|(before, after)| (after - before) / messages as f64);
+        Ok(Run { rate, wal })
+    }
+
+    async fn wal_position(&self) -> Result<Option<f64>> {
+        let Some(client) = self.wal else { return Ok(None) };
+        let row = client.query_one("SELECT (pg_current_wal_lsn() - '0/0')::float8", &[]).await?;
+        Ok(Some(row.get(0)))
+    }
+
+    fn measured(&self, case: &Case, against: &'static str, rounds: &[(Run, Run)]) -> Measured {
+        Measured {
+            backend: self.backend,
+            case: case.name,
+            against,
+            ours: median(rounds.iter().map(|(ours, _)| ours.rate)),
+            theirs: median(rounds.iter().map(|(_, theirs)| theirs.rate)),
+            ratio: median(rounds.iter().map(|(ours, theirs)| ours.rate / theirs.rate)),
+            target: case.target,
+            wal_bytes_per_message: rounds.first().and_then(|(ours, _)| ours.wal),
+        }
+    }
+
+    fn bar(&self, case: &Case) -> ProgressBar {
+        let style = ProgressStyle::with_template("{msg:<36} {bar:30} {pos}/{len} runs, {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::new(self.plan.rounds as u64 * 2)
+            .with_style(style)
+            .with_message(format!("{}: {}", self.backend, case.name))
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

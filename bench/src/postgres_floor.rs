@@ -1,0 +1,112 @@
+//! The floor on PostgreSQL: the library's own statements, prepared once, on bare tokio-postgres
+//! connections.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use postroom::{Options, Postroom, Value};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls};
+use uuid::Uuid;
+
+use crate::contender::{BATCH, BULK, LEASE, all, message};
+
+pub(crate) struct PostgresFloor {
+    clients: Vec<Arc<Client>>,
+    enqueue: String,
+    bulk: String,
+    claim: String,
+    ack: String,
+}
+
+impl PostgresFloor {
+    pub(crate) async fn open(url: &str, schema: &str, room: &Postroom) -> Result<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..16 {
+            let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+            tokio::spawn(connection);
+            clients.push(Arc::new(client));
+        }
+        let operations = Options::new("postgres:").schema(schema).operations()?;
+        let operation = |name: &str| {
+            let operation = operations.iter().find(|operation| operation.name == name);
+            operation.map(|operation| operation.statements[0].sql.clone()).context("an operation")
+        };
+        let (_, statements) = room.outbox().statements(&message())?;
+        let table = format!("\"{schema}\".\"outbox\"");
+        Ok(Self {
+            clients,
+            enqueue: statements[0].sql.to_string(),
+            bulk: include_str!("../../crates/postroom/src/sql/postgres/enqueue_many.sql").replace("{outbox}", &table),
+            claim: operation("outbox claim")?,
+            ack: operation("outbox ack")?,
+        })
+    }
+
+    pub(crate) async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
+        let work = self.clients.iter().take(tasks).map(|client| {
+            let (client, sql) = (Arc::clone(client), self.enqueue.clone());
+            tokio::spawn(async move {
+                let statement = client.prepare(&sql).await?;
+                for _ in 0..per_task {
+                    let message = row();
+                    let values: Vec<&(dyn ToSql + Sync)> = message.iter().map(|value| value as _).collect();
+                    client.execute(&statement, &values).await?;
+                }
+                Ok(())
+            })
+        });
+        all(work).await
+    }
+
+    pub(crate) async fn bulk(&self, batches: usize) -> Result<()> {
+        let client = &self.clients[0];
+        let statement = client.prepare(&self.bulk).await?;
+        let payload = "x".repeat(200);
+        for _ in 0..batches {
+            let ids: Vec<Uuid> = (0..BULK).map(|_| Uuid::now_v7()).collect();
+            let topics = vec!["bench.topic"; BULK];
+            let payloads = vec![payload.as_str(); BULK];
+            let headers: Vec<Option<&str>> = vec![None; BULK];
+            let correlations = vec!["bench"; BULK];
+            let dues: Vec<Option<i64>> = vec![None; BULK];
+            client.execute(&statement, &[&ids, &ids, &topics, &payloads, &headers, &correlations, &dues]).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn drain(&self, tasks: usize) -> Result<()> {
+        let work = self.clients.iter().take(tasks).map(|client| {
+            let (client, claim, ack) = (Arc::clone(client), self.claim.clone(), self.ack.clone());
+            tokio::spawn(async move {
+                let (claim, ack) = (client.prepare(&claim).await?, client.prepare(&ack).await?);
+                loop {
+                    let owner = Uuid::now_v7();
+                    let lease = i64::try_from(LEASE.as_micros())?;
+                    let from: Option<i64> = None;
+                    let rows = client.query(&claim, &[&owner, &lease, &(BATCH as i64), &from]).await?;
+                    if rows.is_empty() {
+                        return Ok(());
+                    }
+                    let messages: Vec<(Uuid, String)> = rows.iter().map(|row| (row.get(0), row.get(3))).collect();
+                    let ids: Vec<Uuid> = messages.iter().map(|(id, _)| *id).collect();
+                    client.query(&ack, &[&owner, &ids, &"floor", &1_i64]).await?;
+                }
+            })
+        });
+        all(work).await
+    }
+}
+
+fn row() -> [Value; 7] {
+    let id = Uuid::now_v7();
+    [
+        id.into(),
+        id.into(),
+        "bench.topic".into(),
+        "x".repeat(200).into(),
+        Value::Text(None),
+        "bench".into(),
+        Value::Int(None),
+    ]
+}

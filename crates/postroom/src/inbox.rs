@@ -311,14 +311,15 @@ impl Inbox {
     }
 
     /// Messages in one state, by work item: see [`Outbox::list`](crate::Outbox::list). Messages that were
-    /// marked without ever being enqueued have no work item and are not listed, except as seen.
+    /// never enqueued, only seen or marked, have no work item to page by: they are on the first page, as
+    /// far as they fit.
     ///
     /// # Errors
     /// When `limit` is zero or beyond 10,000.
     pub async fn list(&self, list: &List<InboxState>) -> Result<Vec<InboxMessage>, Error> {
         let codes: &[i64] = match list.state {
             InboxState::Seen => &[4],
-            InboxState::Processing => &[0, 1],
+            InboxState::Processing => &[0, 1, 5],
             InboxState::Done => &[2],
             InboxState::Dead => &[3],
         };

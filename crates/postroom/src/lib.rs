@@ -77,3 +77,22 @@ pub use sql::{Dialect, Operation, OperationStatement, Statement, Value};
 pub use store::Abandon;
 pub use wait::{JoinWait, WaitDecision};
 pub use work::Handled;
+
+/// The programs in the README and the guides, compiled with the tests.
+#[cfg(all(doctest, feature = "sqlite", feature = "postgres", feature = "sqlx-postgres"))]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../../../docs/guarantees.md")]
+    struct Guarantees;
+    #[doc = include_str!("../../../docs/operations.md")]
+    struct Operations;
+    #[doc = include_str!("../../../docs/postgres.md")]
+    struct Postgres;
+    #[doc = include_str!("../../../docs/sqlite.md")]
+    struct Sqlite;
+    #[doc = include_str!("../../../docs/words.md")]
+    struct Words;
+}

@@ -108,14 +108,9 @@ impl Postroom {
         let plan = self.plan()?;
         let applied = self.store.db.applied(plan.clone()).await?;
         plan.verify(applied.as_deref())?;
-        // The record may be right and the tables wrong, if somebody changed them by hand.
-        self.outbox().counts().await?;
-        self.inbox().counts().await?;
-        self.outbox().get(crate::WorkItemId::new()).await?;
-        self.inbox().get(&crate::InboxMessageId::new("verify", "verify")).await?;
-        self.joins().get(crate::JoinId::new()).await?;
-        self.joins().members(crate::JoinId::new(), None, 1).await?;
-        Ok(())
+        // The record may be right and the tables wrong, if somebody changed them by hand: a statement
+        // that can be prepared has all that it needs.
+        self.store.db.prepare(self.store.catalog.scripts()).await
     }
 
     fn plan(&self) -> Result<Plan, Error> {

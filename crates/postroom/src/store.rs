@@ -64,41 +64,15 @@ impl Store {
             return Err(ErrorKind::OutOfRange { param: "batch" }.with(format!("expected 1 to {LARGEST_BATCH}, got {batch}")));
         }
         let (name, sql, watermark) = self.queue(queue);
-        let rows = self
-            .observed("claim", name, async {
-                let mut rows = Vec::new();
-                // With a watermark, a claim that fills its batch need not look below it. One that does
-                // not has looked at everything when it returns.
-                if let Some(from) = watermark.from() {
-                    rows = self.claim_from(sql, owner, lease, batch, Some(from)).await?;
-                    watermark.claimed(latest(queue, &rows));
-                }
-                if rows.len() < batch {
-                    let started = Instant::now();
-                    let more = self.claim_from(sql, owner, lease, batch - rows.len(), None).await?;
-                    let filled = rows.len() + more.len() == batch;
-                    watermark.rescanned(started.elapsed(), filled.then(|| latest(queue, &more)).flatten());
-                    rows.extend(more);
-                }
-                Ok(rows)
-            })
-            .await?;
+        let from = watermark.from();
+        let started = Instant::now();
+        let limit = i64::try_from(batch).unwrap_or(i64::MAX);
+        let call = sql.claim.call(vec![owner.into(), lease.into(), limit.into(), from.into()]);
+        let rows = self.observed("claim", name, self.db.run(vec![call])).await?.rows;
+        watermark.claimed(from, started.elapsed(), rows.len() == batch, &next_attempts(queue, &rows));
         tracing::debug!(store = %self.identifier, queue = name, count = rows.len(), "claimed");
         counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name).increment(rows.len() as u64);
         Ok(rows)
-    }
-
-    async fn claim_from(
-        &self,
-        sql: &QueueSql,
-        owner: Uuid,
-        lease: i64,
-        batch: usize,
-        from: Option<i64>,
-    ) -> Result<Vec<Row>, Error> {
-        let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        let call = sql.claim.call(vec![owner.into(), lease.into(), batch.into(), from.into()]);
-        Ok(self.db.run(vec![call]).await?.rows)
     }
 
     /// Moves what `owner` holds among `ids` to done. Gives back what really changed.
@@ -377,17 +351,22 @@ impl Watermark {
         mark.as_ref().filter(|mark| Instant::now() < mark.rescan_at).map(|mark| mark.highest - Self::MARGIN)
     }
 
-    fn claimed(&self, latest: Option<i64>) {
+    /// A claim is done that started at `from`. One that filled its batch above the mark has not looked
+    /// below it; any other has looked at everything, and only one that filled its batch shows that
+    /// there is enough to do further on.
+    fn claimed(&self, from: Option<i64>, cost: Duration, filled: bool, next_attempts: &[i64]) {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(mark), Some(latest)) = (mark.as_mut(), latest) {
-            mark.highest = mark.highest.max(latest);
+        let Some(latest) = next_attempts.iter().copied().max().filter(|_| filled) else {
+            *mark = None;
+            return;
+        };
+        if from.is_some_and(|from| next_attempts.iter().all(|next| *next >= from)) {
+            if let Some(mark) = mark.as_mut() {
+                mark.highest = mark.highest.max(latest);
+            }
+            return;
         }
-    }
-
-    /// A full scan is done. Only one that filled its batch shows that there is enough to do further on.
-    fn rescanned(&self, cost: Duration, latest: Option<i64>) {
-        let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *mark = latest.map(|latest| Mark {
+        *mark = Some(Mark {
             highest: mark.as_ref().map_or(latest, |mark| mark.highest.max(latest)),
             rescan_at: Instant::now() + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2)),
         });
@@ -398,14 +377,14 @@ impl Watermark {
     }
 }
 
-/// The highest next_attempt_at among claimed rows: the ninth column of the outbox, the tenth of the
-/// inbox, which has two columns for its message id.
-fn latest(queue: Queue, rows: &[Row]) -> Option<i64> {
+/// The next_attempt_at of claimed rows: the ninth column of the outbox, the tenth of the inbox, which
+/// has two columns for its message id.
+fn next_attempts(queue: Queue, rows: &[Row]) -> Vec<i64> {
     let column = match queue {
         Queue::Outbox => 8,
         Queue::Inbox => 9,
     };
-    rows.iter().filter_map(|row| row.peek_int(column)).max()
+    rows.iter().filter_map(|row| row.peek_int(column)).collect()
 }
 
 pub(crate) fn lease_micros(lease: Duration) -> Result<i64, Error> {

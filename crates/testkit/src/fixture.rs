@@ -118,6 +118,17 @@ impl Fixture {
         }
     }
 
+    /// Runs a script behind the store's back, just as it is.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn sql_as_is(&self, sql: &str) {
+        match self.backend {
+            Backend::Sqlite => self.sqlite().execute_batch(sql).expect("sql"),
+            Backend::Postgres => self.postgres().await.batch_execute(sql).await.expect("sql"),
+        }
+    }
+
     /// One number from SQL behind the store's back. `{name}` stands for a table.
     ///
     /// # Panics
@@ -197,7 +208,9 @@ impl Fixture {
         client
     }
 
-    fn fill(&self, sql: &str) -> String {
+    /// SQL with the names of this store's tables.
+    #[must_use]
+    pub fn fill(&self, sql: &str) -> String {
         let mut filled = String::new();
         let mut rest = sql;
         while let Some((before, after)) = rest.split_once('{') {

@@ -2,15 +2,18 @@
 //! here touches a server that it did not start.
 
 pub mod fixture;
+mod look;
+pub mod outbox;
 pub mod postgres;
 
 pub use fixture::{Backend, Fixture, eventually};
+pub use outbox::{LEASE, micros};
 
 /// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite` and
-/// `postgres`.
+/// `postgres`. What only PostgreSQL can show comes last, after `postgres:`.
 #[macro_export]
 macro_rules! mount {
-    ($($test:ident),+ $(,)?) => {
+    ($($test:ident),+ $(,)? $(; postgres: $($only:ident),+ $(,)?)?) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
@@ -23,6 +26,11 @@ macro_rules! mount {
             async fn $test() {
                 super::$test($crate::Fixture::new($crate::Backend::Postgres).await).await;
             })+
+
+            $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $only() {
+                super::$only($crate::Fixture::new($crate::Backend::Postgres).await).await;
+            })+)?
         }
     };
 }

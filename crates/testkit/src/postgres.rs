@@ -119,6 +119,25 @@ impl Server {
         self.control(&["start", "-w", "-t", "60"])
     }
 
+    /// Makes it offer TLS with this certificate and key, both PEM.
+    ///
+    /// # Errors
+    /// When the files cannot be written or the server cannot be restarted.
+    pub fn offer_tls(&self, certificate: &str, key: &str) -> Result<()> {
+        let data = self.folder.path().join("data");
+        for (name, content) in [("server.crt", certificate), ("server.key", key)] {
+            let path = data.join(name);
+            std::fs::write(&path, content)?;
+            run(Command::new("chmod").arg("600").arg(&path))?;
+            if let Some(user) = server_user()? {
+                run(Command::new("chown").arg(user).arg(&path))?;
+            }
+        }
+        let settings = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
+        writeln!(settings?, "ssl = on")?;
+        self.crash_and_restart()
+    }
+
     fn control(&self, arguments: &[&str]) -> Result<()> {
         let binaries = find()?;
         run(as_user(server_user()?.as_deref(), &binaries.join("pg_ctl"))

@@ -3,15 +3,18 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::error::Error;
 use crate::migrate::Plan;
-use crate::sql::{Call, Dialect, Row};
+use crate::sql::{Call, Dialect, Row, Script};
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+#[cfg(feature = "postgres")]
+mod tls;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -24,6 +27,9 @@ pub(crate) struct Output {
     pub(crate) changed: Vec<u64>,
 }
 
+/// Versions of the schema that were applied, with their checksums.
+pub(crate) type Applied = Vec<(i64, String)>;
+
 /// One database, with connections of our own.
 pub(crate) trait Database: Send + Sync {
     fn dialect(&self) -> Dialect;
@@ -35,9 +41,12 @@ pub(crate) trait Database: Send + Sync {
     /// Runs one call that only reads.
     fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>>;
 
+    /// Prepares the scripts without running them, which fails when something they name is missing.
+    fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>>;
+
     /// Brings the schema to the plan's version, whoever else is doing the same.
     fn deploy(&self, plan: Plan) -> BoxFuture<'_, Result<(), Error>>;
 
     /// The versions and checksums that were applied, `None` when there is no schema.
-    fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Vec<(i64, String)>>, Error>>;
+    fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Applied>, Error>>;
 }

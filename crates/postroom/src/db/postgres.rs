@@ -5,18 +5,20 @@
 //! deployment opens a transaction, on a connection of its own.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
-use tokio_postgres::{Config, NoTls};
+use tokio_postgres::Config;
 use uuid::Uuid;
 
+use crate::db::tls::TlsSettings;
 use crate::db::{BoxFuture, Database, Output};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::{FUNCTIONS_VERSION, Plan};
 use crate::options::Options;
-use crate::sql::{Call, Dialect, Row, Value};
+use crate::sql::{Call, Dialect, Row, Script, Value};
 
 /// How often a transaction that a deadlock undid is tried again.
 const DEADLOCK_RETRIES: u32 = 5;
@@ -29,9 +31,11 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Opens a pool, and says where it leads, without secrets. No connection is made until one is needed.
     pub(crate) fn open(options: &Options) -> Result<(Self, String), Error> {
-        let config = Config::from_str(&options.url)
-            .map_err(|_| ErrorKind::InvalidArgument { param: "url" }.with("not a valid postgres connection string"))?;
-        let mut config = config;
+        let (tls, url) = TlsSettings::split(&options.url);
+        let mut config = Config::from_str(&url).map_err(|_| {
+            ErrorKind::InvalidArgument { param: "url" }.with("not a valid postgres connection string")
+        })?;
+        let tls = tls.apply(&mut config)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
@@ -40,7 +44,7 @@ impl Postgres {
         }
         let place = place(&config);
         let manager =
-            Manager::from_config(config, NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)
@@ -98,6 +102,16 @@ impl Database for Postgres {
 
     fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>> {
         Box::pin(async move { self.statement(&call).await })
+    }
+
+    fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let connection = self.connection().await?;
+            for part in scripts.iter().flat_map(|script| &script.parts) {
+                connection.prepare(&part.sql).await.map_err(|error| database_error(&error))?;
+            }
+            Ok(())
+        })
     }
 
     fn deploy(&self, plan: Plan) -> BoxFuture<'_, Result<(), Error>> {

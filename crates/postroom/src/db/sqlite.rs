@@ -5,7 +5,7 @@
 //! nobody gets an answer before the commit.
 
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::db::{BoxFuture, Database, Output};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::{Options, Synchronous};
-use crate::sql::{Call, Dialect, Part, Row, Value, as_json, statements};
+use crate::sql::{Call, Dialect, Part, Row, Script, Value, as_json, statements};
 
 /// A write-ahead-log bug before this version can corrupt a database that several processes use.
 const OLDEST_LIBRARY: i32 = 3_051_003;
@@ -89,6 +89,15 @@ impl Database for Sqlite {
 
     fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>> {
         Box::pin(self.send(self.reader.as_ref().unwrap_or(&self.writer), vec![call]))
+    }
+
+    fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.alone(move |connection| {
+            for part in scripts.iter().flat_map(|script| &script.parts) {
+                connection.prepare(&part.sql).map_err(|error| database_error(&error))?;
+            }
+            Ok(())
+        }))
     }
 
     fn deploy(&self, plan: Plan) -> BoxFuture<'_, Result<(), Error>> {
@@ -392,7 +401,7 @@ pub(crate) fn database_error(error: &rusqlite::Error) -> Error {
             ErrorKind::NotFound { what: "join" }.with("no join has this id")
         }
         ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull => ErrorKind::Transient.with(message),
-        _ if message.starts_with("no such table") || message.starts_with("no such column") => {
+        _ if message.starts_with("no such ") || message.contains(" has no column named ") => {
             ErrorKind::Schema.with(format!("{message}; run `deploy()` or `postroom schema deploy`"))
         }
         _ => ErrorKind::Database.with(message),

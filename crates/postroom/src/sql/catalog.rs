@@ -107,6 +107,44 @@ impl Catalog {
     }
 }
 
+impl Catalog {
+    /// Every script, for a check that the schema has what they need.
+    pub(crate) fn scripts(&self) -> Vec<Arc<Script>> {
+        let join = &self.join;
+        let queues = [&self.outbox, &self.inbox, &self.inbox_by_key];
+        let optional = [&self.enqueue_many, &self.enqueue_joined, &self.enqueue_member, &self.ack_and_enqueue, &self.held];
+        let single = [
+            &self.enqueue,
+            &self.enqueue_wait,
+            &self.already_processed,
+            &self.inbox_enqueue,
+            &self.inbox_mark,
+            &self.inbox_get,
+            &self.inbox_forget,
+            &join.start,
+            &join.attach,
+            &join.report,
+            &join.reconcile,
+            &join.cancel,
+            &join.get,
+            &join.list,
+            &join.members,
+            &join.cleanup,
+        ];
+        let queues = queues.into_iter().flat_map(QueueSql::scripts);
+        single.into_iter().chain(optional.into_iter().flatten()).chain(queues).map(Arc::clone).collect()
+    }
+}
+
+impl QueueSql {
+    fn scripts(&self) -> [&Arc<Script>; 13] {
+        [
+            &self.claim, &self.ack, &self.abandon, &self.fail, &self.renew, &self.reap, &self.replay, &self.purge,
+            &self.cleanup, &self.maintain, &self.get, &self.list, &self.count,
+        ]
+    }
+}
+
 /// The statements of one work-queue operation, for people who work a queue from another language.
 ///
 /// On PostgreSQL that is a call of one of the deployed functions; on SQLite one statement or several,

@@ -20,14 +20,17 @@ pub(super) mod postgres {
 
     pub(in crate::tx) fn query(statement: Statement) -> BoxedSqlQuery<'static, Pg, SqlQuery> {
         let query = diesel::sql_query(&*statement.sql).into_boxed();
-        statement.values.into_iter().fold(query, |query, value| match value {
-            Value::Int(value) => query.bind::<Nullable<BigInt>, _>(value),
-            Value::Text(value) => query.bind::<Nullable<Text>, _>(value),
-            Value::Bytes(value) => query.bind::<Nullable<Binary>, _>(value),
-            Value::Uuid(value) => query.bind::<Nullable<Uuid>, _>(value),
-            Value::Ints(values) => query.bind::<Array<Nullable<BigInt>>, _>(values),
-            Value::Texts(values) => query.bind::<Array<Nullable<Text>>, _>(values),
-            Value::Uuids(values) => query.bind::<Array<Uuid>, _>(values),
-        })
+        statement
+            .values
+            .into_iter()
+            .fold(query, |query, value| match value {
+                Value::Int(value) => query.bind::<Nullable<BigInt>, _>(value),
+                Value::Text(value) => query.bind::<Nullable<Text>, _>(value),
+                Value::Bytes(value) => query.bind::<Nullable<Binary>, _>(value),
+                Value::Uuid(value) => query.bind::<Nullable<Uuid>, _>(value),
+                Value::Ints(values) => query.bind::<Array<Nullable<BigInt>>, _>(values),
+                Value::Texts(values) => query.bind::<Array<Nullable<Text>>, _>(values),
+                Value::Uuids(values) => query.bind::<Array<Uuid>, _>(values),
+            })
     }
 }

@@ -17,13 +17,20 @@ impl Executor for SqliteConnection {
 
     fn execute(&mut self, statement: Statement) -> impl Future<Output = QueryResult<u64>> {
         let query = diesel::sql_query(&*statement.sql).into_boxed();
-        let query = statement.values.into_iter().fold(query, |query, value| match value {
-            Value::Int(value) => query.bind::<Nullable<BigInt>, _>(value),
-            Value::Text(value) => query.bind::<Nullable<Text>, _>(value),
-            Value::Bytes(value) => query.bind::<Nullable<Binary>, _>(value),
-            Value::Uuid(value) => query.bind::<Nullable<Binary>, _>(value.map(|uuid| uuid.as_bytes().to_vec())),
-            Value::Ints(_) | Value::Texts(_) | Value::Uuids(_) => query.bind::<Nullable<Text>, _>(as_json(&value)),
-        });
+        let query = statement
+            .values
+            .into_iter()
+            .fold(query, |query, value| match value {
+                Value::Int(value) => query.bind::<Nullable<BigInt>, _>(value),
+                Value::Text(value) => query.bind::<Nullable<Text>, _>(value),
+                Value::Bytes(value) => query.bind::<Nullable<Binary>, _>(value),
+                Value::Uuid(value) => {
+                    query.bind::<Nullable<Binary>, _>(value.map(|uuid| uuid.as_bytes().to_vec()))
+                }
+                Value::Ints(_) | Value::Texts(_) | Value::Uuids(_) => {
+                    query.bind::<Nullable<Text>, _>(as_json(&value))
+                }
+            });
         ready(RunQueryDsl::execute(query, self).map(|changed| changed as u64))
     }
 }

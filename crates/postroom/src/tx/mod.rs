@@ -1,5 +1,18 @@
 //! The caller's transaction: one short file per client library, each behind its feature. Here lives
 //! what a client must be able to do, and nothing else.
+//!
+//! | Feature | Pass `&mut` of | Our errors arrive in |
+//! |---|---|---|
+//! | `sqlite` | `rusqlite::{Transaction, Savepoint, Connection}` | `rusqlite::Error::ToSqlConversionFailure` |
+//! | `postgres` | `tokio_postgres::{Transaction, Client}`, `deadpool_postgres::Transaction` | [`Error`] itself |
+//! | `sqlx-postgres` | `sqlx::Transaction<'_, Postgres>`, `sqlx::PgConnection` | `sqlx::Error::Encode` |
+//! | `sqlx-sqlite` | `sqlx::Transaction<'_, Sqlite>`, `sqlx::SqliteConnection` | `sqlx::Error::Encode` |
+//! | `diesel-postgres` | `diesel::PgConnection` | `diesel::result::Error::QueryBuilderError` |
+//! | `diesel-sqlite` | `diesel::SqliteConnection` | `diesel::result::Error::QueryBuilderError` |
+//! | `diesel-async-postgres` | `diesel_async::AsyncPgConnection` | `diesel::result::Error::QueryBuilderError` |
+//! | `sea-orm` | `sea_orm::DatabaseTransaction` | `sea_orm::DbErr::TryIntoErr` |
+//!
+//! rusqlite and diesel are not async: see [`now`].
 
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
@@ -9,7 +22,11 @@ use crate::sql::{Call, Dialect, Statement};
 
 #[cfg(feature = "postgres")]
 mod deadpool_postgres;
-#[cfg(any(feature = "diesel-postgres", feature = "diesel-sqlite", feature = "diesel-async-postgres"))]
+#[cfg(any(
+    feature = "diesel-postgres",
+    feature = "diesel-sqlite",
+    feature = "diesel-async-postgres"
+))]
 mod diesel;
 #[cfg(feature = "diesel-async-postgres")]
 mod diesel_async;
@@ -46,13 +63,45 @@ pub trait Executor {
     fn execute(&mut self, statement: Statement) -> impl Future<Output = Result<u64, Self::Error>>;
 }
 
-/// Runs calls in the caller's transaction, and gives back what each statement changed.
-pub(crate) async fn run_in<E: Executor>(dialect: Dialect, tx: &mut E, calls: Vec<Call>) -> Result<Vec<u64>, E::Error> {
+/// Runs calls in the caller's transaction, all or none, and gives back what each statement changed.
+pub(crate) async fn run_in<E: Executor>(
+    dialect: Dialect,
+    tx: &mut E,
+    calls: Vec<Call>,
+) -> Result<Vec<u64>, E::Error> {
     if tx.dialect() != dialect {
         return Err(ErrorKind::InvalidArgument { param: "tx" }
-            .with(format!("the store is {}, the transaction is {}", dialect.name(), tx.dialect().name()))
+            .with(format!(
+                "the store is {}, the transaction is {}",
+                dialect.name(),
+                tx.dialect().name()
+            ))
             .into());
     }
+    // A failed statement leaves nothing in a transaction of PostgreSQL. In one of SQLite it leaves
+    // what the statements before it have written, and the caller may commit all the same.
+    let several = calls.len() > 1 || calls.iter().any(|call| call.script.parts.len() > 1);
+    if dialect == Dialect::Postgres || !several {
+        return run_each(tx, calls).await;
+    }
+    tx.execute(control("SAVEPOINT postroom")).await?;
+    match run_each(tx, calls).await {
+        Ok(changed) => {
+            tx.execute(control("RELEASE postroom")).await?;
+            Ok(changed)
+        }
+        // The first error tells what happened. A savepoint that is gone by then went with all else:
+        // SQLite undoes the whole transaction on some errors, such as a full disk.
+        Err(error) => {
+            if tx.execute(control("ROLLBACK TO postroom")).await.is_ok() {
+                let _ = tx.execute(control("RELEASE postroom")).await;
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn run_each<E: Executor>(tx: &mut E, calls: Vec<Call>) -> Result<Vec<u64>, E::Error> {
     let mut changed = Vec::new();
     for call in calls {
         let needs = call.needs;
@@ -65,6 +114,13 @@ pub(crate) async fn run_in<E: Executor>(dialect: Dialect, tx: &mut E, calls: Vec
         }
     }
     Ok(changed)
+}
+
+fn control(sql: &str) -> Statement {
+    Statement {
+        sql: sql.into(),
+        values: Vec::new(),
+    }
 }
 
 /// Finishes a future that never waits, for code that is not async: operations in a transaction of
@@ -84,7 +140,10 @@ pub(crate) async fn run_in<E: Executor>(dialect: Dialect, tx: &mut E, calls: Vec
 /// When the future has to wait, which means that its client is an async one.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
         Poll::Ready(value) => value,
         Poll::Pending => panic!("tx::now is for clients that are not async; use .await"),
     }

@@ -24,7 +24,11 @@ impl Executor for DatabaseTransaction {
         let encode = match backend {
             DbBackend::Postgres => postgres_value,
             DbBackend::Sqlite => sqlite_value,
-            _ => return Err(ErrorKind::InvalidArgument { param: "tx" }.with("neither PostgreSQL nor SQLite").into()),
+            _ => {
+                return Err(ErrorKind::InvalidArgument { param: "tx" }
+                    .with("neither PostgreSQL nor SQLite")
+                    .into());
+            }
         };
         let values = statement.values.into_iter().map(encode);
         let statement = sea_orm::Statement::from_sql_and_values(backend, &*statement.sql, values);
@@ -39,18 +43,23 @@ fn postgres_value(value: Value) -> sea_query::Value {
         Value::Bytes(value) => value.into(),
         Value::Uuid(value) => value.into(),
         Value::Ints(values) => array(values, |value| value.to_string()),
-        Value::Texts(values) => {
-            array(values, |text| format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")))
-        }
+        Value::Texts(values) => array(values, |text| {
+            format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+        }),
         Value::Uuids(values) => array(values.into_iter().map(Some), |uuid| uuid.to_string()),
     }
 }
 
 /// An array as PostgreSQL writes it in text, which our statements cast back: SeaORM's own arrays panic
 /// on a NULL among their elements.
-fn array<T>(values: impl IntoIterator<Item = Option<T>>, element: impl Fn(T) -> String) -> sea_query::Value {
-    let elements: Vec<String> =
-        values.into_iter().map(|value| value.map_or_else(|| "NULL".to_owned(), &element)).collect();
+fn array<T>(
+    values: impl IntoIterator<Item = Option<T>>,
+    element: impl Fn(T) -> String,
+) -> sea_query::Value {
+    let elements: Vec<String> = values
+        .into_iter()
+        .map(|value| value.map_or_else(|| "NULL".to_owned(), &element))
+        .collect();
     format!("{{{}}}", elements.join(",")).into()
 }
 
@@ -67,6 +76,10 @@ fn sqlite_value(value: Value) -> sea_query::Value {
 /// It can be had back by a downcast of the `source` in [`DbErr::TryIntoErr`].
 impl From<Error> for DbErr {
     fn from(error: Error) -> Self {
-        Self::TryIntoErr { from: "postroom operation", into: "statement", source: Arc::new(error) }
+        Self::TryIntoErr {
+            from: "postroom operation",
+            into: "statement",
+            source: Arc::new(error),
+        }
     }
 }

@@ -26,15 +26,18 @@ impl Executor for PgConnection {
 
     async fn execute(&mut self, statement: Statement) -> sqlx::Result<u64> {
         let query = sqlx::query(AssertSqlSafe(statement.sql));
-        let query = statement.values.into_iter().fold(query, |query, value| match value {
-            Value::Int(value) => query.bind(value),
-            Value::Text(value) => query.bind(value),
-            Value::Bytes(value) => query.bind(value),
-            Value::Uuid(value) => query.bind(value),
-            Value::Ints(values) => query.bind(values),
-            Value::Texts(values) => query.bind(values),
-            Value::Uuids(values) => query.bind(values),
-        });
+        let query = statement
+            .values
+            .into_iter()
+            .fold(query, |query, value| match value {
+                Value::Int(value) => query.bind(value),
+                Value::Text(value) => query.bind(value),
+                Value::Bytes(value) => query.bind(value),
+                Value::Uuid(value) => query.bind(value),
+                Value::Ints(values) => query.bind(values),
+                Value::Texts(values) => query.bind(values),
+                Value::Uuids(values) => query.bind(values),
+            });
         Ok(query.execute(self).await?.rows_affected())
     }
 }

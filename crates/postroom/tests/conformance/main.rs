@@ -3,4 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod inbox_admin;
+mod inbox_claim;
+mod inbox_dedup;
+mod inbox_enqueue;
+mod inbox_observability;
+mod inbox_schema;
+mod inbox_settle;
+mod join_members;
+mod join_start;
+mod join_wait_handler;
+mod logs;
+mod outbox_claim;
 mod outbox_enqueue;
+mod schema_upgrade;
+mod work;

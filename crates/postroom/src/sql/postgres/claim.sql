@@ -1,4 +1,4 @@
--- $1 owner, $2 lease in microseconds, $3 batch, $4 lower bound of the scan in microseconds or NULL.
+-- $1 owner, $2 lease in microseconds, $3 batch, $4 where to look first, in microseconds, or NULL.
 SELECT {returned}
 FROM {queue+_claim}(
     $1::uuid,

@@ -1,6 +1,7 @@
 -- Claims up to p_batch ready messages for p_owner and returns them whole, in no particular order.
 -- Ready: due, and free or with an expired lease. p_from bounds the scan of the ready index from
--- below ('-infinity' looks at everything); see the watermark in store.rs.
+-- below; see the watermark in store.rs. What is missing in the batch then is looked for everywhere,
+-- in the same transaction ('-infinity' looks everywhere at once).
 -- Locks: the claimed rows; rows that others hold are skipped.
 -- The SET clauses are planner guards: a generic plan made while the table was empty must never
 -- turn this into a sequential scan or a sort. The claim finds its rows by ctid, which is a third
@@ -16,6 +17,8 @@ SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_claimed integer;
 BEGIN
     RETURN QUERY
     UPDATE {queue}
@@ -32,5 +35,22 @@ BEGIN
         LIMIT p_batch
         FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING *;
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed < p_batch AND p_from > '-infinity' THEN
+        RETURN QUERY
+        UPDATE {queue}
+        SET owner_token = p_owner,
+            locked_until = statement_timestamp() + p_lease,
+            delivery_count = delivery_count + 1
+        WHERE ctid = ANY (ARRAY(
+            SELECT ctid
+            FROM {queue}
+            WHERE next_attempt_at <= statement_timestamp()
+              AND (locked_until IS NULL OR locked_until < statement_timestamp())
+            ORDER BY next_attempt_at
+            LIMIT p_batch - v_claimed
+            FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING *;
+    END IF;
 END
 $$;

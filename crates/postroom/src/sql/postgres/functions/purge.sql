@@ -1,5 +1,5 @@
 -- Deletes dead messages for good: those in p_ids, or with p_ids NULL up to p_batch of those that
--- died before p_before, oldest first. Returns how many. Members that are still pending although their
+-- were dead at p_before, oldest first. Returns how many. Members that are still pending although their
 -- message is dead are counted first, so that no join waits for a row that is gone.
 CREATE OR REPLACE FUNCTION {queue+_purge}(p_ids uuid[], p_before timestamptz, p_batch integer)
 RETURNS bigint

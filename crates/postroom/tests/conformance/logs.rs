@@ -1,0 +1,126 @@
+//! What the library logs, caught on the test's own thread.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::{Arc, Mutex};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Catches everything that is logged on this thread until it is dropped. The future of a test runs
+/// on its own thread from beginning to end, so nothing of other tests gets in.
+pub(crate) struct Logs {
+    caught: Arc<Mutex<Vec<Line>>>,
+    _guard: DefaultGuard,
+}
+
+/// One event, or one new span.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) level: Level,
+    pub(crate) target: String,
+    pub(crate) is_span: bool,
+    pub(crate) message: String,
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+impl Line {
+    /// A field as text; empty when there is none.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.fields.get(name).map_or("", String::as_str)
+    }
+}
+
+/// Starts to catch, at every level.
+pub(crate) fn catch() -> Logs {
+    let caught = Arc::default();
+    let guard = tracing::subscriber::set_default(Catcher(Arc::clone(&caught)));
+    Logs {
+        caught,
+        _guard: guard,
+    }
+}
+
+impl Logs {
+    /// The library's events so far.
+    pub(crate) fn events(&self) -> Vec<Line> {
+        let lines = self.caught.lock().unwrap();
+        lines
+            .iter()
+            .filter(|line| !line.is_span && line.target.starts_with("postroom"))
+            .cloned()
+            .collect()
+    }
+
+    /// The library's events at a level whose message is `message`.
+    pub(crate) fn at(&self, level: Level, message: &str) -> Vec<Line> {
+        let mut events = self.events();
+        events.retain(|line| line.level == level && line.message == message);
+        events
+    }
+
+    /// Everything that anybody logged, spans too, as one text.
+    pub(crate) fn text(&self) -> String {
+        let lines = self.caught.lock().unwrap();
+        lines.iter().fold(String::new(), |mut text, line| {
+            writeln!(text, "{line:?}").unwrap();
+            text
+        })
+    }
+}
+
+struct Catcher(Arc<Mutex<Vec<Line>>>);
+
+impl Catcher {
+    fn catch(&self, metadata: &Metadata<'_>, mut fields: BTreeMap<String, String>) {
+        self.0.lock().unwrap().push(Line {
+            level: *metadata.level(),
+            target: metadata.target().to_owned(),
+            is_span: metadata.is_span(),
+            message: fields.remove("message").unwrap_or_default(),
+            fields,
+        });
+    }
+}
+
+impl Subscriber for Catcher {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        self.catch(span.metadata(), fields.0);
+        Id::from_u64(1)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.catch(event.metadata(), fields.0);
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Fields(BTreeMap<String, String>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name().to_owned(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}

@@ -1,0 +1,262 @@
+//! Somebody else's transaction: the same tests for every client library that postroom can join.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod clients;
+mod shop;
+
+use clients::Client;
+use postroom::{Accepted, Arrival, ErrorKind, InboxMessageId, JoinStatus, Message, Postroom};
+use shop::{InvalidMessage, PlaceOrder, Shop, UnknownJoin, WrongDatabase};
+use testkit::{Backend, Fixture};
+
+/// How a test ends its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Commit,
+    Rollback,
+}
+
+/// Shows OBX-002, OBX-003, HDT-21, IBX-013, IBX-014.
+async fn commit_keeps_order_and_message<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    let order = C::transaction(&shop, PlaceOrder, End::Commit)
+        .await
+        .unwrap();
+
+    let room = &shop.fixture.room;
+    let mut messages = Vec::new();
+    for receipt in &order.receipts {
+        let message = room
+            .outbox()
+            .get(receipt.work_item_id)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(message.message_id, receipt.message_id);
+        messages.push(message);
+    }
+    let content: Vec<_> = messages
+        .iter()
+        .map(|message| (message.topic.as_str(), message.payload.as_str()))
+        .collect();
+    assert_eq!(
+        content,
+        [
+            ("order.created", r#"{"customer":"Zoë"}"#),
+            ("mail.send", ""),
+            ("stock.reserve", r#"{"sku":"a\"b\\, {NULL}"}"#),
+            ("order.ship", "7")
+        ]
+    );
+    let correlations: Vec<_> = messages
+        .iter()
+        .map(|message| message.correlation_id.as_deref())
+        .collect();
+    assert_eq!(
+        correlations,
+        [Some("request-1"), None, Some("request-1"), None]
+    );
+    let tenants: Vec<_> = messages
+        .iter()
+        .map(|message| message.headers.get("tenant").map(String::as_str))
+        .collect();
+    assert_eq!(tenants, [Some("7"), None, Some("7"), None]);
+    let due_times: Vec<_> = messages.iter().map(|message| message.due_time).collect();
+    assert_eq!(due_times, [None, None, Some(shop::due_at()), None]);
+
+    let join = room.joins().get(order.join).await.unwrap().unwrap();
+    assert_eq!((join.status, join.expected_steps), (JoinStatus::Pending, 1));
+    assert_eq!(
+        (join.grouping_key.as_deref(), join.metadata.as_deref()),
+        (Some("order-7"), None)
+    );
+    let members = room.joins().members(order.join, None, 10).await.unwrap();
+    assert_eq!(
+        members
+            .iter()
+            .map(|member| member.message_id)
+            .collect::<Vec<_>>(),
+        [order.step.message_id]
+    );
+    assert!(
+        room.outbox()
+            .get(order.wait.work_item_id)
+            .await
+            .unwrap()
+            .is_some()
+    );
+
+    let written = shop.written().await;
+    assert_eq!(
+        written,
+        [
+            ("orders", 1),
+            ("outbox", 5),
+            ("inbox", 1),
+            ("inbox_seen", 1),
+            ("outbox_join", 1),
+            ("outbox_join_member", 1),
+            ("outbox_join_wait", 1)
+        ]
+    );
+}
+
+/// Shows IBX-013, IBX-014.
+async fn inbox_outcomes_are_told_before_the_commit<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    let order = C::transaction(&shop, PlaceOrder, End::Commit)
+        .await
+        .unwrap();
+
+    let accepted = |arrival, hash_differs| Accepted {
+        arrival,
+        hash_differs,
+    };
+    assert_eq!(
+        order.arrivals,
+        [
+            accepted(Arrival::New, false),
+            accepted(Arrival::Replaced, false),
+            accepted(Arrival::Replaced, true),
+            accepted(Arrival::AlreadyDone, false),
+            accepted(Arrival::Dead, false),
+            accepted(Arrival::Dead, true),
+        ]
+    );
+    let message = shop
+        .fixture
+        .room
+        .inbox()
+        .get(&InboxMessageId::new("bank", "payment-1"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(message.payload.as_deref(), Some("300"));
+}
+
+/// Shows OBX-003, HDT-21.
+async fn rollback_leaves_neither<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    let order = C::transaction(&shop, PlaceOrder, End::Rollback)
+        .await
+        .unwrap();
+
+    assert_eq!(shop.written().await, []);
+    let room = &shop.fixture.room;
+    assert_eq!(
+        room.outbox()
+            .get(order.receipts[0].work_item_id)
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(room.joins().get(order.join).await.unwrap(), None);
+}
+
+/// Shows OBX-003, OBX-004.
+async fn invalid_message_is_refused_by_name_and_writes_nothing<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    let error = C::transaction(&shop, InvalidMessage, End::Commit)
+        .await
+        .unwrap_err();
+
+    assert_eq!(
+        C::ours(&error).unwrap().kind(),
+        ErrorKind::InvalidArgument { param: "topic" }
+    );
+    assert_eq!(shop.written().await, [("orders", 1)]);
+}
+
+/// Shows OBX-003. Even if the caller commits after the error, no part of the message is there.
+async fn unknown_join_is_refused<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    // On PostgreSQL a foreign key refuses, which most clients report in their own way, and the
+    // transaction cannot be committed any more.
+    let (end, kept): (End, &[(&str, i64)]) = match C::BACKEND {
+        Backend::Sqlite => (End::Commit, &[("orders", 1)]),
+        Backend::Postgres => (End::Rollback, &[]),
+    };
+    let error = C::transaction(&shop, UnknownJoin, end).await.unwrap_err();
+
+    if C::BACKEND == Backend::Sqlite || C::ours(&error).is_some() {
+        assert_eq!(
+            C::ours(&error).unwrap().kind(),
+            ErrorKind::NotFound { what: "join" }
+        );
+    }
+    assert_eq!(shop.written().await, kept);
+}
+
+async fn transaction_of_another_database_is_refused<C: Client>() {
+    let shop = Shop::open(C::BACKEND).await;
+    let other = match C::BACKEND {
+        Backend::Sqlite => Fixture::new(Backend::Postgres).await,
+        Backend::Postgres => Fixture::new(Backend::Sqlite).await,
+    };
+    let error = C::transaction(&shop, WrongDatabase(other.room.clone()), End::Commit)
+        .await
+        .unwrap_err();
+
+    assert_eq!(
+        C::ours(&error).unwrap().kind(),
+        ErrorKind::InvalidArgument { param: "tx" }
+    );
+    assert_eq!(shop.written().await, [("orders", 1)]);
+    assert_eq!(other.number("SELECT count(*) FROM {outbox}").await, 0);
+}
+
+macro_rules! mount {
+    ($($module:ident: $client:ident),+ $(,)?) => {
+        $(mod $module {
+            mount!(@tests $client:
+                commit_keeps_order_and_message,
+                inbox_outcomes_are_told_before_the_commit,
+                rollback_leaves_neither,
+                invalid_message_is_refused_by_name_and_writes_nothing,
+                unknown_join_is_refused,
+                transaction_of_another_database_is_refused,
+            );
+        })+
+    };
+    (@tests $client:ident: $($test:ident),+ $(,)?) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            super::$test::<super::clients::$client>().await;
+        })+
+    };
+}
+
+mount!(
+    rusqlite: Rusqlite,
+    tokio_postgres: TokioPostgres,
+    deadpool_postgres: DeadpoolPostgres,
+    sqlx_postgres: SqlxPostgres,
+    sqlx_sqlite: SqlxSqlite,
+    diesel_postgres: DieselPostgres,
+    diesel_sqlite: DieselSqlite,
+    diesel_async_postgres: DieselAsyncPostgres,
+    sea_orm_postgres: SeaOrmPostgres,
+    sea_orm_sqlite: SeaOrmSqlite,
+);
+
+/// A web server's handler must be `Send`. This compiles only if such a handler can enqueue.
+const _: fn(&Postroom, &Message, AsyncTransactions<'_>) = |room, message, transactions| {
+    fn spawnable(_: impl Send) {}
+    let outbox = room.outbox();
+    spawnable(outbox.enqueue_in(transactions.tokio_postgres, message));
+    spawnable(outbox.enqueue_in(transactions.deadpool_postgres, message));
+    spawnable(outbox.enqueue_in(transactions.sqlx_postgres, message));
+    spawnable(outbox.enqueue_in(transactions.sqlx_sqlite, message));
+    spawnable(outbox.enqueue_in(transactions.diesel_async_postgres, message));
+    spawnable(outbox.enqueue_in(transactions.sea_orm, message));
+};
+
+struct AsyncTransactions<'a> {
+    tokio_postgres: &'a mut ::tokio_postgres::Transaction<'a>,
+    deadpool_postgres: &'a mut ::deadpool_postgres::Transaction<'a>,
+    sqlx_postgres: &'a mut sqlx::Transaction<'a, sqlx::Postgres>,
+    sqlx_sqlite: &'a mut sqlx::Transaction<'a, sqlx::Sqlite>,
+    diesel_async_postgres: &'a mut diesel_async::AsyncPgConnection,
+    sea_orm: &'a mut sea_orm::DatabaseTransaction,
+}

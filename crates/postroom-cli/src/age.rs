@@ -14,7 +14,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         _ => return Err(EXPECTED.to_owned()),
     };
     let number: u64 = text[..text.len() - 1].parse().map_err(|_| EXPECTED)?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(|| "that is too long".to_owned())
+    number
+        .checked_mul(seconds)
+        .map(Duration::from_secs)
+        .ok_or_else(|| "that is too long".to_owned())
 }
 
 /// How long ago, in the largest unit that fits.
@@ -30,7 +33,9 @@ pub(crate) fn since(time: SystemTime) -> String {
 
 /// A time for machines: RFC 3339, UTC.
 pub(crate) fn stamp(time: SystemTime) -> String {
-    jiff::Timestamp::try_from(time).map(|time| time.to_string()).unwrap_or_default()
+    jiff::Timestamp::try_from(time)
+        .map(|time| time.to_string())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -41,7 +46,18 @@ mod tests {
     fn ages_are_numbers_with_a_unit() {
         assert_eq!(parse("0s"), Ok(Duration::ZERO));
         assert_eq!(parse("7d"), Ok(Duration::from_secs(7 * 86_400)));
-        for wrong in ["", "7", "d", "-1d", "1.5h", "7 d", "1w", "7é", "99999999999999999999d", "9999999999999999999d"] {
+        for wrong in [
+            "",
+            "7",
+            "d",
+            "-1d",
+            "1.5h",
+            "7 d",
+            "1w",
+            "7é",
+            "99999999999999999999d",
+            "9999999999999999999d",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

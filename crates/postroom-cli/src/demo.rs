@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use postroom::{
-    Abandon, Arrival, Counts, Dialect, Inbound, InboxCounts, JoinStatus, JoinWait, List, Message, NewJoin, Options,
-    OutboxMessage, OwnerToken, Postroom, State, WaitDecision, WorkItemId,
+    Abandon, Arrival, Counts, Dialect, Inbound, InboxCounts, JoinStatus, JoinWait, List, Message,
+    NewJoin, Options, OutboxMessage, OwnerToken, Postroom, State, WaitDecision, WorkItemId,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -21,9 +21,10 @@ use crate::{progress, secret, store};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  postroom demo                                          on a temporary SQLite file
-  postroom demo --keep                                   and leave the file, to look into it
-  postroom demo --url postgres://postgres@localhost/postgres   in a schema of its own
+  postroom demo                   on a temporary SQLite file
+  postroom demo --keep            and leave the file, to look into it
+  postroom demo --url postgres://postgres@localhost/postgres
+                                  on PostgreSQL, in a schema of its own
 
 The exit code is 0 only if every number in the database was as it should be.")]
 pub(crate) struct Arguments {
@@ -50,7 +51,11 @@ impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let started = Instant::now();
         let mut stage = Stage::set(self.url.as_deref()).await?;
-        let mut story = Story { out: std::io::stdout(), checks: 0, wrong: 0 };
+        let mut story = Story {
+            out: std::io::stdout(),
+            checks: 0,
+            wrong: 0,
+        };
         let told = tell(&mut story, &mut stage, self.orders).await;
         let left_behind = stage.clear(self.keep).await?;
         told?;
@@ -73,7 +78,11 @@ async fn place_orders(story: &mut Story, stage: &mut Stage, orders: i64) -> anyh
     let bar = progress::bar("placing orders", orders.unsigned_abs());
     let started = Instant::now();
     for id in 1..=orders {
-        let payment = if id % DECLINED == 0 { Payment::Declined } else { Payment::Accepted };
+        let payment = if id % DECLINED == 0 {
+            Payment::Declined
+        } else {
+            Payment::Accepted
+        };
         stage.shop.place(&stage.room, id, payment).await?;
         bar.inc(1);
     }
@@ -85,8 +94,16 @@ async fn place_orders(story: &mut Story, stage: &mut Stage, orders: i64) -> anyh
     ))?;
     let in_shop = stage.shop.orders().await?;
     let counts = stage.room.outbox().counts().await?;
-    story.line(&format!("The database has {} orders and {} messages.", in_shop.len(), counts.ready))?;
-    story.check("every committed order has its message, and no rolled back one has", &in_shop, &messages_of_orders(&stage.room).await?)?;
+    story.line(&format!(
+        "The database has {} orders and {} messages.",
+        in_shop.len(),
+        counts.ready
+    ))?;
+    story.check(
+        "every committed order has its message, and no rolled back one has",
+        &in_shop,
+        &messages_of_orders(&stage.room).await?,
+    )?;
     Ok(in_shop.len() as u64)
 }
 
@@ -99,7 +116,13 @@ async fn messages_of_orders(room: &Postroom) -> anyhow::Result<Vec<i64>> {
         let Some(last) = page.last() else { break };
         list = list.after(last.id);
         for message in &page {
-            ids.push(message.correlation_id.as_deref().context("a message without an order")?.parse()?);
+            ids.push(
+                message
+                    .correlation_id
+                    .as_deref()
+                    .context("a message without an order")?
+                    .parse()?,
+            );
         }
     }
     ids.sort_unstable();
@@ -120,9 +143,14 @@ async fn work_off(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Re
         if claimed.is_empty() {
             break;
         }
-        let is_for = |message: &OutboxMessage, order: &str| message.correlation_id.as_deref() == Some(order);
+        let is_for =
+            |message: &OutboxMessage, order: &str| message.correlation_id.as_deref() == Some(order);
         let of = |order: &str| -> Vec<WorkItemId> {
-            claimed.iter().filter(|message| is_for(message, order)).map(|message| message.id).collect()
+            claimed
+                .iter()
+                .filter(|message| is_for(message, order))
+                .map(|message| message.id)
+                .collect()
         };
         let (to_abandon, to_fail) = (of("1"), of("2"));
         let rest: Vec<WorkItemId> = claimed
@@ -136,19 +164,34 @@ async fn work_off(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Re
             abandoned_at = Instant::now();
         }
         abandoned += outbox.abandon(owner, &to_abandon, again).await?.len();
-        failed += outbox.fail(owner, &to_fail, "there is no such street").await?.len();
+        failed += outbox
+            .fail(owner, &to_fail, "there is no such street")
+            .await?
+            .len();
         acked += outbox.ack(owner, &rest).await?.len();
         bar.inc(claimed.len() as u64);
     }
     bar.finish_and_clear();
-    story.line(&format!("{acked} messages were acked in {} ms, in batches of 25.", started.elapsed().as_millis()))?;
-    story.check("a stranger who tried to ack them, without their lease, changed nothing", &0, &stolen)?;
+    story.line(&format!(
+        "{acked} messages were acked in {} ms, in batches of 25.",
+        started.elapsed().as_millis()
+    ))?;
+    story.check(
+        "a stranger who tried to ack them, without their lease, changed nothing",
+        &0,
+        &stolen,
+    )?;
     story.line("Order 1 was abandoned: the courier does not answer, try again in 0.2 s.")?;
     story.line("Order 2 failed for good: there is no such street.")?;
     let counts = outbox.counts().await?;
     story.check(
         "the database agrees: one waits for its retry, one is dead, the rest is done",
-        &Counts { ready: abandoned as u64, in_flight: 0, done: placed - 2, dead: failed as u64 },
+        &Counts {
+            ready: abandoned as u64,
+            in_flight: 0,
+            done: placed - 2,
+            dead: failed as u64,
+        },
         &counts,
     )?;
 
@@ -157,7 +200,12 @@ async fn work_off(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Re
         "Order 1 came back after {} ms: delivery {}, and its last error was \"{}\".",
         abandoned_at.elapsed().as_millis(),
         retried.message.progress.delivery_count,
-        retried.message.progress.last_error.as_deref().unwrap_or_default()
+        retried
+            .message
+            .progress
+            .last_error
+            .as_deref()
+            .unwrap_or_default()
     ))?;
     outbox.ack(retried.owner, &[retried.message.id]).await?;
 
@@ -165,9 +213,16 @@ async fn work_off(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Re
     let ids: Vec<WorkItemId> = dead.iter().map(|message| message.id).collect();
     let replayed = outbox.replay(&ids).await?;
     let again = claim_one(room, "order.placed").await?;
-    story.line(&format!("An operator mended order 2 and replayed {} dead message; it was handled.", replayed.len()))?;
+    story.line(&format!(
+        "An operator mended order 2 and replayed {} dead message; it was handled.",
+        replayed.len()
+    ))?;
     outbox.ack(again.owner, &[again.message.id]).await?;
-    story.check("all messages of all orders are done", &placed, &outbox.counts().await?.done)
+    story.check(
+        "all messages of all orders are done",
+        &placed,
+        &outbox.counts().await?.done,
+    )
 }
 
 /// The same message may arrive any number of times.
@@ -175,7 +230,8 @@ async fn take_in(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
     story.title("3. The bank sends a message four times; it is handled once")?;
     let inbox = room.inbox();
     let payment = |payload: &str| {
-        Inbound::new("bank", "payment-1", "payment.received", payload).hash(Sha256::digest(payload).to_vec())
+        Inbound::new("bank", "payment-1", "payment.received", payload)
+            .hash(Sha256::digest(payload).to_vec())
     };
     let first = inbox.enqueue(&payment(r#"{"amount":100}"#)).await?;
     story.line("It arrives: it is new, and queued.")?;
@@ -183,16 +239,27 @@ async fn take_in(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
     story.line("It arrives again while it waits: a duplicate, still queued once.")?;
     let owner = OwnerToken::new();
     let claimed = inbox.claim(owner, LEASE, 10).await?;
-    let handled: Vec<WorkItemId> = claimed.iter().filter_map(|message| message.work_item_id).collect();
+    let handled: Vec<WorkItemId> = claimed
+        .iter()
+        .filter_map(|message| message.work_item_id)
+        .collect();
     inbox.ack(owner, &handled).await?;
-    story.line(&format!("A worker claims {} message and acks it.", claimed.len()))?;
+    story.line(&format!(
+        "A worker claims {} message and acks it.",
+        claimed.len()
+    ))?;
     let third = inbox.enqueue(&payment(r#"{"amount":100}"#)).await?;
     story.line("It arrives a third time: refused, it is done.")?;
     let fourth = inbox.enqueue(&payment(r#"{"amount":999}"#)).await?;
     story.line("It arrives with another amount: refused, and the different hash is reported.")?;
     story.check(
         "new, replaced, already done, already done",
-        &[Arrival::New, Arrival::Replaced, Arrival::AlreadyDone, Arrival::AlreadyDone],
+        &[
+            Arrival::New,
+            Arrival::Replaced,
+            Arrival::AlreadyDone,
+            Arrival::AlreadyDone,
+        ],
         &[first, second, third, fourth].map(|accepted| accepted.arrival),
     )?;
     story.check(
@@ -208,29 +275,58 @@ async fn join(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
     story.title("4. A parcel leaves when three steps are done")?;
     let (outbox, joins) = (room.outbox(), room.joins());
     let steps = ["parcel.pick", "parcel.pack", "parcel.label"];
-    let parcel = joins.start(&NewJoin::new(3).grouping_key("order-3")).await?;
-    outbox.enqueue_many(&steps.map(|topic| Message::new(topic, r#"{"order":3}"#).join(parcel))).await?;
-    joins.enqueue_wait(&JoinWait::new(parcel, "parcel.send", r#"{"order":3}"#)).await?;
+    let parcel = joins
+        .start(&NewJoin::new(3).grouping_key("order-3"))
+        .await?;
+    outbox
+        .enqueue_many(&steps.map(|topic| Message::new(topic, r#"{"order":3}"#).join(parcel)))
+        .await?;
+    joins
+        .enqueue_wait(&JoinWait::new(parcel, "parcel.send", r#"{"order":3}"#))
+        .await?;
     story.line("A join of 3 steps was started: pick, pack, label; and a message waits for it.")?;
 
     let owner = OwnerToken::new();
     let claimed = outbox.claim(owner, LEASE, 10).await?;
-    let find = |topic: &str| claimed.iter().find(|message| message.topic == topic).with_context(|| format!("no {topic}"));
+    let find = |topic: &str| {
+        claimed
+            .iter()
+            .find(|message| message.topic == topic)
+            .with_context(|| format!("no {topic}"))
+    };
     let early = joins.handle_wait(owner, find("join.wait")?).await?;
-    story.check("handled too early, the waiting message is told to wait", &WaitDecision::NotReady, &early)?;
+    story.check(
+        "handled too early, the waiting message is told to wait",
+        &WaitDecision::NotReady,
+        &early,
+    )?;
     for topic in steps {
         outbox.ack(owner, &[find(topic)?.id]).await?;
         let join = joins.get(parcel).await?.context("the join is gone")?;
-        story.line(&format!("{topic} was acked: {} of {} steps.", join.completed_steps, join.expected_steps))?;
+        story.line(&format!(
+            "{topic} was acked: {} of {} steps.",
+            join.completed_steps, join.expected_steps
+        ))?;
     }
     let status = joins.get(parcel).await?.map(|join| join.status);
-    story.check("the last ack completed the join", &Some(JoinStatus::Completed), &status)?;
+    story.check(
+        "the last ack completed the join",
+        &Some(JoinStatus::Completed),
+        &status,
+    )?;
 
     let completed = Instant::now();
     let woken = claim_one(room, "join.wait").await?;
-    story.line(&format!("That ack also woke the waiting message: claimed {} ms later.", completed.elapsed().as_millis()))?;
+    story.line(&format!(
+        "That ack also woke the waiting message: claimed {} ms later.",
+        completed.elapsed().as_millis()
+    ))?;
     let decision = joins.handle_wait(woken.owner, &woken.message).await?;
-    story.check("the continuation was enqueued", &true, &matches!(decision, WaitDecision::Completed(_)))?;
+    story.check(
+        "the continuation was enqueued",
+        &true,
+        &matches!(decision, WaitDecision::Completed(_)),
+    )?;
     let sent = claim_one(room, "parcel.send").await?;
     outbox.ack(sent.owner, &[sent.message.id]).await?;
     story.line("parcel.send went out, and was acked.")
@@ -245,13 +341,29 @@ async fn add_up(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Resu
         "Outbox: {} ready, {} in flight, {} done, {} dead.",
         outbox.ready, outbox.in_flight, outbox.done, outbox.dead
     ))?;
-    story.line(&format!("Inbox: {} processing, {} done, {} dead.", inbox.processing, inbox.done, inbox.dead))?;
+    story.line(&format!(
+        "Inbox: {} processing, {} done, {} dead.",
+        inbox.processing, inbox.done, inbox.dead
+    ))?;
     story.check(
-        &format!("outbox: {placed} orders + 3 steps + 1 wait + 1 parcel = {} done, nothing else", placed + 5),
-        &Counts { done: placed + 5, ..Counts::default() },
+        &format!(
+            "outbox: {placed} orders + 3 steps + 1 wait + 1 parcel = {} done, nothing else",
+            placed + 5
+        ),
+        &Counts {
+            done: placed + 5,
+            ..Counts::default()
+        },
         &outbox,
     )?;
-    story.check("inbox: 1 done, nothing else", &InboxCounts { done: 1, ..InboxCounts::default() }, &inbox)
+    story.check(
+        "inbox: 1 done, nothing else",
+        &InboxCounts {
+            done: 1,
+            ..InboxCounts::default()
+        },
+        &inbox,
+    )
 }
 
 /// A message under a lease.
@@ -266,10 +378,17 @@ async fn claim_one(room: &Postroom, topic: &str) -> anyhow::Result<Claimed> {
     loop {
         let owner = OwnerToken::new();
         if let Some(message) = room.outbox().claim(owner, LEASE, 1).await?.pop() {
-            ensure!(message.topic == topic, "expected a message of {topic}, got one of {}", message.topic);
+            ensure!(
+                message.topic == topic,
+                "expected a message of {topic}, got one of {}",
+                message.topic
+            );
             return Ok(Claimed { owner, message });
         }
-        ensure!(started.elapsed() < Duration::from_secs(10), "no message of {topic} became ready in 10 seconds");
+        ensure!(
+            started.elapsed() < Duration::from_secs(10),
+            "no message of {topic} became ready in 10 seconds"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -289,27 +408,49 @@ impl Stage {
     async fn set(url: Option<&str>) -> anyhow::Result<Self> {
         let (url, schema, folder) = match url {
             None => {
-                let folder = tempfile::Builder::new().prefix("postroom-demo-").tempdir()?;
-                (format!("sqlite:{}", folder.path().join("demo.db").display()), None, Some(folder))
+                let folder = tempfile::Builder::new()
+                    .prefix("postroom-demo-")
+                    .tempdir()?;
+                (
+                    format!("sqlite:{}", folder.path().join("demo.db").display()),
+                    None,
+                    Some(folder),
+                )
             }
-            Some("sqlite::memory:") => bail!("the demo's shop and its store need a file to meet in: --url sqlite:demo.db"),
+            Some("sqlite::memory:") => {
+                bail!("the demo's shop and its store need a file to meet in: --url sqlite:demo.db")
+            }
             Some(url) => (url.to_owned(), Some(fresh_name()), None),
         };
-        let mut options = Options::new(&url).worker("demo").connections(4).deploy(true);
+        let mut options = Options::new(&url)
+            .worker("demo")
+            .connections(4)
+            .deploy(true);
         if let Some(schema) = &schema {
             options = options.schema(schema);
         }
         let room = store::connect(options, &url).await?;
         let shop = match room.dialect() {
-            Dialect::Postgres => Shop::postgres(&url, schema.as_deref().unwrap_or_default()).await?,
+            Dialect::Postgres => {
+                Shop::postgres(&url, schema.as_deref().unwrap_or_default()).await?
+            }
             _ => Shop::sqlite(&file_of(&url), schema.as_deref())?,
         };
-        Ok(Self { room, shop, url, schema, folder })
+        Ok(Self {
+            room,
+            shop,
+            url,
+            schema,
+            folder,
+        })
     }
 
     /// Takes the demo's tables away, unless they are to be kept. Says how to look at what is left.
     async fn clear(self, keep: bool) -> anyhow::Result<Option<String>> {
-        let schema = self.schema.map(|schema| format!(" --schema {schema}")).unwrap_or_default();
+        let schema = self
+            .schema
+            .map(|schema| format!(" --schema {schema}"))
+            .unwrap_or_default();
         let left_behind = format!("--url {}{schema}", secret::shown(&self.url));
         match (self.folder, self.room.dialect()) {
             (Some(folder), _) if keep => {
@@ -345,7 +486,10 @@ struct Story {
 
 impl Story {
     fn open(&mut self, store: &str) -> anyhow::Result<()> {
-        writeln!(self.out, "A shop, its orders and their messages, on {store}")?;
+        writeln!(
+            self.out,
+            "A shop, its orders and their messages, on {store}"
+        )?;
         Ok(())
     }
 
@@ -359,30 +503,60 @@ impl Story {
         Ok(())
     }
 
-    fn check<T: PartialEq + Debug>(&mut self, what: &str, expected: &T, actual: &T) -> anyhow::Result<()> {
+    fn check<T: PartialEq + Debug>(
+        &mut self,
+        what: &str,
+        expected: &T,
+        actual: &T,
+    ) -> anyhow::Result<()> {
         self.checks += 1;
         if expected == actual {
             writeln!(self.out, " ✓ {what}")?;
         } else {
             self.wrong += 1;
-            writeln!(self.out, " ✗ {what}: expected {expected:?}, found {actual:?}")?;
+            writeln!(
+                self.out,
+                " ✗ {what}: expected {expected:?}, found {actual:?}"
+            )?;
         }
         Ok(())
     }
 
     fn end(mut self, took: Duration, left_behind: Option<String>) -> anyhow::Result<()> {
-        ensure!(self.wrong == 0, "{} of {} checks failed; please report this", self.wrong, self.checks);
-        writeln!(self.out, "\nAll {} checks passed, in {:.1} s.", self.checks, took.as_secs_f64())?;
-        writeln!(self.out, "\nTry next (in the source tree, write `cargo run --release --` for `postroom`):")?;
+        ensure!(
+            self.wrong == 0,
+            "{} of {} checks failed; please report this",
+            self.wrong,
+            self.checks
+        );
+        writeln!(
+            self.out,
+            "\nAll {} checks passed, in {:.1} s.",
+            self.checks,
+            took.as_secs_f64()
+        )?;
+        writeln!(
+            self.out,
+            "\nTry next (in the source tree, write `cargo run --release --` for `postroom`):"
+        )?;
         match left_behind {
             Some(store) => {
                 writeln!(self.out, "  postroom outbox counts {store}")?;
                 writeln!(self.out, "  postroom inbox counts {store}")?;
             }
-            None => writeln!(self.out, "  postroom demo --keep                       leave the tables, to look at them")?,
+            None => writeln!(
+                self.out,
+                "  postroom demo --keep                       leave the tables, to look at them"
+            )?,
         }
-        writeln!(self.out, "  postroom schema print --dialect postgres   see what a deployment creates")?;
-        writeln!(self.out, "  postroom --help                            and docs/getting-started.md: a first program")?;
+        writeln!(
+            self.out,
+            "  postroom schema print --dialect postgres   see what a deployment creates"
+        )?;
+        writeln!(
+            self.out,
+            "  postroom --help                            and docs/getting-started.md: a first program"
+        )?;
         Ok(())
     }
 }

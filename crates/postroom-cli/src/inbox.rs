@@ -18,10 +18,10 @@ Examples:
   postroom inbox counts --json
   postroom inbox dead
   postroom inbox revive --source stripe evt_1 evt_2
-  postroom inbox purge --older-than 90d             forget what died more than 90 days ago
-  postroom inbox cleanup --older-than 30d           forget what was done more than 30 days ago
+  postroom inbox purge --older-than 90d     forget what died more than 90 days ago
+  postroom inbox cleanup --older-than 30d   forget what was done more than 30 days ago
 
-A message is named by the id that its sender gave it. Without --source, every sender's message with
+A message is named by the id that its sender gave it. Without --source, every sender's message with \
 that id is meant.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -42,7 +42,7 @@ enum Command {
 
     /// List dead messages: those that failed for good
     #[command(after_help = "\
-Messages come oldest first. To see more than --limit, give the last work_item_id (see --json) as
+Messages come oldest first. To see more than --limit, give the last work_item_id (see --json) as \
 --after. Payloads may hold private data, so they show only with --show-payload, and only as JSON.")]
     Dead {
         /// Only this topic
@@ -85,7 +85,7 @@ Messages come oldest first. To see more than --limit, give the last work_item_id
 
     /// Forget messages that were done and last arrived long ago: after that they count as new
     #[command(after_help = "\
-Keep messages for longer than any sender may repeat them. On PostgreSQL this also prepares the archive's
+Keep messages for longer than any sender may repeat them. On PostgreSQL this also prepares the archive's \
 partitions for the coming days: run it daily, with the rights of the tables' owner.")]
     Cleanup {
         /// How long a done message is remembered, such as 30d
@@ -115,7 +115,12 @@ impl Arguments {
         let inbox = self.store.open().await?.inbox();
         match self.command {
             Command::Counts => counts(&inbox, self.json).await,
-            Command::Dead { topic, after, limit, show_payload } => {
+            Command::Dead {
+                topic,
+                after,
+                limit,
+                show_payload,
+            } => {
                 let mut list = List::new(InboxState::Dead).limit(limit);
                 if let Some(topic) = topic {
                     list = list.topic(topic);
@@ -131,7 +136,14 @@ impl Arguments {
                 tell(self.json, "revived", revived);
                 expect_some(revived)
             }
-            Command::Purge { source: _, which: Which { older_than: Some(age), .. } } => {
+            Command::Purge {
+                source: _,
+                which:
+                    Which {
+                        older_than: Some(age),
+                        ..
+                    },
+            } => {
                 let spinner = progress::spinner("purging");
                 let purged = inbox.purge_older_than(age).await;
                 spinner.finish_and_clear();
@@ -168,7 +180,11 @@ enum Keys<'a> {
 impl<'a> Keys<'a> {
     fn new(source: Option<&str>, ids: &'a [String]) -> Self {
         match source {
-            Some(source) => Self::Typed(ids.iter().map(|id| InboxMessageId::new(source, id)).collect()),
+            Some(source) => Self::Typed(
+                ids.iter()
+                    .map(|id| InboxMessageId::new(source, id))
+                    .collect(),
+            ),
             None => Self::Bare(ids.iter().map(String::as_str).collect()),
         }
     }
@@ -190,14 +206,25 @@ async fn counts(inbox: &Inbox, json: bool) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let rows = [("seen", counts.seen), ("processing", counts.processing), ("done", counts.done), ("dead", counts.dead)];
-    table::print(["state", "messages"], &rows.map(|(state, count)| [state.to_owned(), count.to_string()]))?;
+    let rows = [
+        ("seen", counts.seen),
+        ("processing", counts.processing),
+        ("done", counts.done),
+        ("dead", counts.dead),
+    ];
+    table::print(
+        ["state", "messages"],
+        &rows.map(|(state, count)| [state.to_owned(), count.to_string()]),
+    )?;
     Ok(())
 }
 
 fn dead(messages: &[InboxMessage], json: bool, show_payload: bool) -> anyhow::Result<()> {
     if json {
-        let messages: Vec<_> = messages.iter().map(|message| as_json(message, show_payload)).collect();
+        let messages: Vec<_> = messages
+            .iter()
+            .map(|message| as_json(message, show_payload))
+            .collect();
         println!("{}", serde_json::to_string_pretty(&messages)?);
         return Ok(());
     }
@@ -213,12 +240,19 @@ fn dead(messages: &[InboxMessage], json: bool, show_payload: bool) -> anyhow::Re
                 message.id.message_id.clone(),
                 message.topic.clone().unwrap_or_default(),
                 message.progress.attempt_count.to_string(),
-                message.progress.processed_at.map(age::since).unwrap_or_default(),
+                message
+                    .progress
+                    .processed_at
+                    .map(age::since)
+                    .unwrap_or_default(),
                 message.progress.last_error.clone().unwrap_or_default(),
             ]
         })
         .collect();
-    table::print(["source", "message id", "topic", "retries", "died", "error"], &rows)?;
+    table::print(
+        ["source", "message id", "topic", "retries", "died", "error"],
+        &rows,
+    )?;
     Ok(())
 }
 
@@ -246,6 +280,9 @@ fn as_json(message: &InboxMessage, show_payload: bool) -> serde_json::Value {
 
 /// Ids that name nothing dead are a mistake worth an exit code.
 fn expect_some(count: u64) -> anyhow::Result<()> {
-    ensure!(count > 0, "none of these is a dead message; `postroom inbox dead` lists those that are");
+    ensure!(
+        count > 0,
+        "none of these is a dead message; `postroom inbox dead` lists those that are"
+    );
     Ok(())
 }

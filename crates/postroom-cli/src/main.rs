@@ -19,17 +19,22 @@ use tracing_subscriber::EnvFilter;
 
 /// Reliable messaging from the database you already have: outbox, inbox and joins.
 #[derive(Parser)]
-#[command(name = "postroom", version, max_term_width = 100, after_help = "\
+#[command(
+    name = "postroom",
+    version,
+    max_term_width = 100,
+    after_help = "\
 Examples:
-  postroom demo                                     see it work, on a temporary SQLite file
-  postroom schema deploy --url sqlite:app.db        create or upgrade the tables
-  postroom schema print --dialect postgres          the SQL, for your own migrations
+  postroom demo                                see it work, on a temporary file
+  postroom schema deploy --url sqlite:app.db   create or upgrade the tables
+  postroom schema print --dialect postgres     the SQL, for your own migrations
   postroom outbox counts --url postgres://app@localhost/shop
-  postroom outbox dead --json                       what has failed for good, and why
-  postroom outbox replay --older-than 0s            try all of it again
+  postroom outbox dead --json                  what has failed for good, and why
+  postroom outbox replay --older-than 0s       try all of it again
 
-Most commands take the database from --url or from the variable POSTROOM_URL. A password is best kept
-in that variable: command lines can be read by others. No command ever prints one.")]
+Most commands take the database from --url or from the variable POSTROOM_URL. A password is best kept \
+in that variable: command lines can be read by others. No command ever prints one."
+)]
 struct Arguments {
     /// Write logs to stderr: off, error, warn, info, debug, or a filter such as `postroom=debug`.
     /// Without this, RUST_LOG decides; without that, there are none
@@ -49,7 +54,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches)) {
+    let arguments = match Arguments::command()
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches))
+    {
         Ok(arguments) => arguments,
         Err(usage) => return tell_usage(&usage),
     };
@@ -87,7 +95,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
 fn tell_usage(usage: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     match usage.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::DisplayVersion => {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        | ErrorKind::DisplayVersion => {
             let _ = usage.print();
         }
         _ => eprint!("{}", secret::without_urls(&usage.render().to_string())),
@@ -97,34 +107,46 @@ fn tell_usage(usage: &clap::Error) -> ExitCode {
 
 fn start_logs(filter: Option<&str>) -> anyhow::Result<()> {
     let filter = match filter {
-        Some(filter) => EnvFilter::try_new(filter)
-            .with_context(|| format!("--log does not understand `{filter}`; use one of off, error, warn, info, debug"))?,
+        Some(filter) => EnvFilter::try_new(filter).with_context(|| {
+            format!(
+                "--log does not understand `{filter}`; use one of off, error, warn, info, debug"
+            )
+        })?,
         None => match std::env::var("RUST_LOG") {
-            Ok(filter) if !filter.is_empty() => {
-                EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG does not understand `{filter}`"))?
-            }
+            Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter)
+                .with_context(|| format!("RUST_LOG does not understand `{filter}`"))?,
             _ => return Ok(()),
         },
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
     Ok(())
 }
 
 /// Whoever reads our output may have seen enough, as `head` does.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let closed = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(closed))
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<std::io::Error>().is_some_and(closed))
 }
 
 /// What to do about an error of the library.
 fn advice(error: &anyhow::Error) -> Option<String> {
-    let error = error.chain().find_map(|cause| cause.downcast_ref::<postroom::Error>())?;
+    let error = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<postroom::Error>())?;
     match (error.kind(), error.param()) {
-        (_, Some("url")) => Some("--url sqlite:app.db, or --url postgres://user@host/database".to_owned()),
-        (_, Some(param)) => Some(format!("another value for --{}", param.replace('_', "-"))),
-        (postroom::ErrorKind::Transient, _) => {
-            Some("again later, and check that the database runs and that --url or POSTROOM_URL is right".to_owned())
+        (_, Some("url")) => {
+            Some("--url sqlite:app.db, or --url postgres://user@host/database".to_owned())
         }
+        (_, Some(param)) => Some(format!("another value for --{}", param.replace('_', "-"))),
+        (postroom::ErrorKind::Transient, _) => Some(
+            "again later, and check that the database runs and that --url or POSTROOM_URL is right"
+                .to_owned(),
+        ),
         _ => None,
     }
 }

@@ -17,9 +17,9 @@ Examples:
   postroom outbox counts
   postroom outbox dead --topic order.created
   postroom outbox replay 019a7d3c-52f0-7c41-a3e7-0d9f3f1f6c11
-  postroom outbox replay --older-than 0s            replay every dead message
-  postroom outbox purge --older-than 90d            forget what died more than 90 days ago
-  postroom outbox cleanup --older-than 7d           delete what was done more than 7 days ago")]
+  postroom outbox replay --older-than 0s    replay every dead message
+  postroom outbox purge --older-than 90d    forget what died more than 90 days ago
+  postroom outbox cleanup --older-than 7d   delete what was done more than 7 days ago")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -39,7 +39,7 @@ enum Command {
 
     /// List dead messages: those that failed for good
     #[command(after_help = "\
-Messages come oldest first. To see more than --limit, give the last id as --after. Payloads may hold
+Messages come oldest first. To see more than --limit, give the last id as --after. Payloads may hold \
 private data, so they show only with --show-payload, and only as JSON.")]
     Dead {
         /// Only this topic
@@ -77,7 +77,7 @@ private data, so they show only with --show-payload, and only as JSON.")]
 
     /// Delete messages that were done long ago. Unfinished and dead ones stay
     #[command(after_help = "\
-On PostgreSQL this also prepares the archive's partitions for the coming days: run it daily, with the
+On PostgreSQL this also prepares the archive's partitions for the coming days: run it daily, with the \
 rights of the tables' owner.")]
     Cleanup {
         /// How long a done message is kept, such as 7d
@@ -107,7 +107,12 @@ impl Arguments {
         let outbox = self.store.open().await?.outbox();
         match self.command {
             Command::Counts => counts(&outbox, self.json).await,
-            Command::Dead { topic, after, limit, show_payload } => {
+            Command::Dead {
+                topic,
+                after,
+                limit,
+                show_payload,
+            } => {
                 let mut list = List::new(State::Dead).limit(limit);
                 if let Some(topic) = topic {
                     list = list.topic(topic);
@@ -162,14 +167,25 @@ async fn counts(outbox: &Outbox, json: bool) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    let rows = [("ready", counts.ready), ("in flight", counts.in_flight), ("done", counts.done), ("dead", counts.dead)];
-    table::print(["state", "messages"], &rows.map(|(state, count)| [state.to_owned(), count.to_string()]))?;
+    let rows = [
+        ("ready", counts.ready),
+        ("in flight", counts.in_flight),
+        ("done", counts.done),
+        ("dead", counts.dead),
+    ];
+    table::print(
+        ["state", "messages"],
+        &rows.map(|(state, count)| [state.to_owned(), count.to_string()]),
+    )?;
     Ok(())
 }
 
 fn dead(messages: &[OutboxMessage], json: bool, show_payload: bool) -> anyhow::Result<()> {
     if json {
-        let messages: Vec<_> = messages.iter().map(|message| as_json(message, show_payload)).collect();
+        let messages: Vec<_> = messages
+            .iter()
+            .map(|message| as_json(message, show_payload))
+            .collect();
         println!("{}", serde_json::to_string_pretty(&messages)?);
         return Ok(());
     }
@@ -184,7 +200,11 @@ fn dead(messages: &[OutboxMessage], json: bool, show_payload: bool) -> anyhow::R
                 message.id.to_string(),
                 message.topic.clone(),
                 message.progress.attempt_count.to_string(),
-                message.progress.processed_at.map(age::since).unwrap_or_default(),
+                message
+                    .progress
+                    .processed_at
+                    .map(age::since)
+                    .unwrap_or_default(),
                 message.progress.last_error.clone().unwrap_or_default(),
             ]
         })
@@ -214,9 +234,15 @@ fn as_json(message: &OutboxMessage, show_payload: bool) -> serde_json::Value {
 }
 
 /// Replays page by page. A page is read whole, so pages are small.
-async fn replay_older_than(outbox: &Outbox, age: Duration, topic: Option<String>) -> anyhow::Result<u64> {
+async fn replay_older_than(
+    outbox: &Outbox,
+    age: Duration,
+    topic: Option<String>,
+) -> anyhow::Result<u64> {
     const PAGE: u32 = 200;
-    let cutoff = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    let cutoff = SystemTime::now()
+        .checked_sub(age)
+        .unwrap_or(SystemTime::UNIX_EPOCH);
     let spinner = progress::spinner("replaying");
     let mut list = List::new(State::Dead).limit(PAGE);
     if let Some(topic) = topic {
@@ -227,9 +253,17 @@ async fn replay_older_than(outbox: &Outbox, age: Duration, topic: Option<String>
         let Some(last) = page.last() else { break };
         list = list.after(last.id);
         let is_old = |message: &&OutboxMessage| {
-            age.is_zero() || message.progress.processed_at.is_some_and(|died_at| died_at < cutoff)
+            age.is_zero()
+                || message
+                    .progress
+                    .processed_at
+                    .is_some_and(|died_at| died_at < cutoff)
         };
-        let ids: Vec<WorkItemId> = page.iter().filter(is_old).map(|message| message.id).collect();
+        let ids: Vec<WorkItemId> = page
+            .iter()
+            .filter(is_old)
+            .map(|message| message.id)
+            .collect();
         spinner.inc(outbox.replay(&ids).await?.len() as u64);
     }
     spinner.finish_and_clear();
@@ -241,7 +275,10 @@ pub(crate) fn tell(json: bool, what: &str, count: u64) {
     if json {
         println!("{}", json!({ what: count }));
     } else {
-        println!("{what} {count} {}", if count == 1 { "message" } else { "messages" });
+        println!(
+            "{what} {count} {}",
+            if count == 1 { "message" } else { "messages" }
+        );
     }
 }
 

@@ -8,7 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) fn spinner(what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} ({elapsed})")
         .unwrap_or_else(|_| ProgressStyle::default_spinner());
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(what);
+    let spinner = ProgressBar::new_spinner()
+        .with_style(style)
+        .with_message(what);
     spinner.enable_steady_tick(Duration::from_millis(100));
     spinner
 }

@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print the whole schema as one SQL script. No database is asked
     #[command(after_help = "\
-The script is for an empty database. Run it in your own migration, then `postroom schema verify`
+The script is for an empty database. Run it in your own migration, then `postroom schema verify` \
 passes: it records its versions just as `deploy` does.")]
     Print {
         /// Which SQL to print [default: what --url speaks]
@@ -38,8 +38,8 @@ passes: it records its versions just as `deploy` does.")]
 
     /// Print the statements of every operation, for workers in other languages. No database is asked
     #[command(after_help = "\
-Each operation is one transaction. On PostgreSQL it is one call of a function; on SQLite it may be
-several statements (use BEGIN IMMEDIATE). The parameters of an operation are numbered through all of
+Each operation is one transaction. On PostgreSQL it is one call of a function; on SQLite it may be \
+several statements (use BEGIN IMMEDIATE). The parameters of an operation are numbered through all of \
 its statements; the line above a statement says which of them are its ?1, ?2 and so on.")]
     Statements {
         /// Which SQL to print [default: what --url speaks]
@@ -49,7 +49,7 @@ its statements; the line above a statement says which of them are its ?1, ?2 and
 
     /// Create the schema, or bring an older one up to date
     #[command(after_help = "\
-Doing it again changes nothing, many may do it at once, and nothing is ever dropped. It needs the right
+Doing it again changes nothing, many may do it at once, and nothing is ever dropped. It needs the right \
 to create tables; everyday work does not.")]
     Deploy,
 
@@ -67,11 +67,17 @@ impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Print { dialect } => {
-                let script = self.store.options_for(kind(dialect, &self.store)).schema_sql()?;
+                let script = self
+                    .store
+                    .options_for(kind(dialect, &self.store))
+                    .schema_sql()?;
                 std::io::stdout().write_all(script.as_bytes())?;
             }
             Command::Statements { dialect } => {
-                let operations = self.store.options_for(kind(dialect, &self.store)).operations()?;
+                let operations = self
+                    .store
+                    .options_for(kind(dialect, &self.store))
+                    .operations()?;
                 print_operations(&operations)?;
             }
             Command::Deploy => {
@@ -107,11 +113,18 @@ fn print_operations(operations: &[Operation]) -> std::io::Result<()> {
         writeln!(out, "-- {}", operation.name)?;
         for statement in &operation.statements {
             if !statement.parameters.is_empty() {
-                let parameters: Vec<String> = statement.parameters.iter().map(ToString::to_string).collect();
+                let parameters: Vec<String> = statement
+                    .parameters
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect();
                 writeln!(out, "-- parameters: {}", parameters.join(", "))?;
             }
             if statement.if_changed {
-                writeln!(out, "-- only if the last statement without this remark changed a row")?;
+                writeln!(
+                    out,
+                    "-- only if the last statement without this remark changed a row"
+                )?;
             }
             writeln!(out, "{};", statement.sql)?;
         }

@@ -8,8 +8,14 @@ use tokio_postgres::config::{Config, Host, SslMode};
 
 /// The shop's own connection to the database that the store is in.
 pub(crate) enum Shop {
-    Sqlite { connection: rusqlite::Connection, orders: String },
-    Postgres { client: Box<tokio_postgres::Client>, schema: String },
+    Sqlite {
+        connection: rusqlite::Connection,
+        orders: String,
+    },
+    Postgres {
+        client: Box<tokio_postgres::Client>,
+        schema: String,
+    },
 }
 
 /// What the customer's bank said.
@@ -22,36 +28,58 @@ pub(crate) enum Payment {
 impl Shop {
     /// Opens a shop in an SQLite file.
     pub(crate) fn sqlite(file: &Path, prefix: Option<&str>) -> anyhow::Result<Self> {
-        let connection = rusqlite::Connection::open(file).context("the shop cannot open its file")?;
+        let connection =
+            rusqlite::Connection::open(file).context("the shop cannot open its file")?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        let orders = prefix.map_or_else(|| "orders".to_owned(), |prefix| format!("{prefix}_orders"));
-        connection.execute_batch(&format!("CREATE TABLE \"{orders}\" (id INTEGER PRIMARY KEY, item TEXT NOT NULL)"))?;
+        let orders =
+            prefix.map_or_else(|| "orders".to_owned(), |prefix| format!("{prefix}_orders"));
+        connection.execute_batch(&format!(
+            "CREATE TABLE \"{orders}\" (id INTEGER PRIMARY KEY, item TEXT NOT NULL)"
+        ))?;
         Ok(Self::Sqlite { connection, orders })
     }
 
     /// Opens a shop in a PostgreSQL schema that exists.
     pub(crate) async fn postgres(url: &str, schema: &str) -> anyhow::Result<Self> {
         let config = plain_config(url)?;
-        let (client, connection) =
-            config.connect(tokio_postgres::NoTls).await.context("the shop cannot connect to PostgreSQL")?;
+        let (client, connection) = config
+            .connect(tokio_postgres::NoTls)
+            .await
+            .context("the shop cannot connect to PostgreSQL")?;
         tokio::spawn(connection);
         client
-            .batch_execute(&format!("CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL)"))
+            .batch_execute(&format!(
+                "CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL)"
+            ))
             .await
             .context("the shop cannot create its table")?;
-        Ok(Self::Postgres { client: Box::new(client), schema: schema.to_owned() })
+        Ok(Self::Postgres {
+            client: Box::new(client),
+            schema: schema.to_owned(),
+        })
     }
 
     /// Places an order: the row and its message in one transaction of the shop's own, which is rolled
     /// back when the bank declines.
-    pub(crate) async fn place(&mut self, room: &Postroom, id: i64, payment: Payment) -> anyhow::Result<()> {
+    pub(crate) async fn place(
+        &mut self,
+        room: &Postroom,
+        id: i64,
+        payment: Payment,
+    ) -> anyhow::Result<()> {
         let item = ["lamp", "chair", "kettle", "clock"][usize::try_from(id)? % 4];
-        let message = Message::new("order.placed", format!(r#"{{"order":{id},"item":"{item}"}}"#)).correlation(id);
+        let message = Message::new(
+            "order.placed",
+            format!(r#"{{"order":{id},"item":"{item}"}}"#),
+        )
+        .correlation(id);
         match self {
             Self::Sqlite { connection, orders } => {
                 let mut transaction = connection.transaction()?;
-                transaction
-                    .execute(&format!("INSERT INTO \"{orders}\" (id, item) VALUES (?1, ?2)"), rusqlite::params![id, item])?;
+                transaction.execute(
+                    &format!("INSERT INTO \"{orders}\" (id, item) VALUES (?1, ?2)"),
+                    rusqlite::params![id, item],
+                )?;
                 tx::now(room.outbox().enqueue_in(&mut transaction, &message))?;
                 match payment {
                     Payment::Accepted => transaction.commit()?,
@@ -61,7 +89,10 @@ impl Shop {
             Self::Postgres { client, schema } => {
                 let mut transaction = client.transaction().await?;
                 transaction
-                    .execute(&format!("INSERT INTO \"{schema}\".orders (id, item) VALUES ($1, $2)"), &[&id, &item])
+                    .execute(
+                        &format!("INSERT INTO \"{schema}\".orders (id, item) VALUES ($1, $2)"),
+                        &[&id, &item],
+                    )
                     .await?;
                 room.outbox().enqueue_in(&mut transaction, &message).await?;
                 match payment {
@@ -77,12 +108,18 @@ impl Shop {
     pub(crate) async fn orders(&self) -> anyhow::Result<Vec<i64>> {
         Ok(match self {
             Self::Sqlite { connection, orders } => {
-                let mut statement = connection.prepare(&format!("SELECT id FROM \"{orders}\" ORDER BY id"))?;
+                let mut statement =
+                    connection.prepare(&format!("SELECT id FROM \"{orders}\" ORDER BY id"))?;
                 let ids = statement.query_map([], |row| row.get(0))?;
                 ids.collect::<Result<_, _>>()?
             }
             Self::Postgres { client, schema } => {
-                let rows = client.query(&format!("SELECT id FROM \"{schema}\".orders ORDER BY id"), &[]).await?;
+                let rows = client
+                    .query(
+                        &format!("SELECT id FROM \"{schema}\".orders ORDER BY id"),
+                        &[],
+                    )
+                    .await?;
                 rows.iter().map(|row| row.get(0)).collect()
             }
         })
@@ -92,7 +129,9 @@ impl Shop {
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         if let Self::Postgres { client, schema } = self {
             client
-                .batch_execute(&format!("SET client_min_messages = warning; DROP SCHEMA \"{schema}\" CASCADE"))
+                .batch_execute(&format!(
+                    "SET client_min_messages = warning; DROP SCHEMA \"{schema}\" CASCADE"
+                ))
                 .await
                 .with_context(|| format!("the demo's schema `{schema}` could not be dropped"))?;
         }
@@ -103,11 +142,16 @@ impl Shop {
 /// The shop speaks no TLS, so it talks to this machine only, unless the URL says `sslmode=disable`.
 fn plain_config(url: &str) -> anyhow::Result<Config> {
     let Ok(config) = url.parse::<Config>() else {
-        bail!("the demo's shop needs a plain URL of a local server, such as postgres://user@localhost/database");
+        bail!(
+            "the demo's shop needs a plain URL of a local server, such as postgres://user@localhost/database"
+        );
     };
     let local = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
-            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            name == "localhost"
+                || name
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,

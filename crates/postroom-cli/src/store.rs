@@ -15,7 +15,13 @@ const DEFAULT_URL: &str = "sqlite:postroom.db";
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
     /// The database: sqlite:FILE or postgres://USER@HOST/DATABASE [default: sqlite:postroom.db]
-    #[arg(long, global = true, env = "POSTROOM_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(
+        long,
+        global = true,
+        env = "POSTROOM_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     url: Option<String>,
 
     #[command(flatten)]
@@ -85,7 +91,9 @@ impl StoreArguments {
         if let Some(path) = sqlite_file(self.url())
             && !Path::new(path).exists()
         {
-            bail!("there is no file `{path}`; name another one with --url, or create it with `postroom schema deploy`");
+            bail!(
+                "there is no file `{path}`; name another one with --url, or create it with `postroom schema deploy`"
+            );
         }
         self.create().await
     }
@@ -98,7 +106,10 @@ impl StoreArguments {
 
 /// Connects, and says to what when that fails.
 pub(crate) async fn connect(options: Options, url: &str) -> anyhow::Result<Postroom> {
-    options.connect().await.with_context(|| format!("cannot open {}", secret::shown(url)))
+    options
+        .connect()
+        .await
+        .with_context(|| format!("cannot open {}", secret::shown(url)))
 }
 
 fn sqlite_file(url: &str) -> Option<&str> {

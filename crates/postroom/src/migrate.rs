@@ -15,8 +15,7 @@ pub(crate) const FUNCTIONS_VERSION: i64 = 0;
 /// What a driver needs in order to deploy.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// What to lock on, where the database needs a name for it.
-    pub(crate) lock: String,
+    /// Takes the lock and makes the schema, where the database has such things.
     pub(crate) create_schema: String,
     pub(crate) create_versions: String,
     pub(crate) select_versions: String,
@@ -42,7 +41,6 @@ impl Plan {
             ),
         };
         Ok(Self {
-            lock: fill("postroom {outbox}"),
             create_schema: fill(create_schema),
             create_versions: fill(create_versions),
             select_versions: fill("SELECT version, checksum FROM {outbox+_schema} ORDER BY version"),
@@ -68,6 +66,16 @@ impl Plan {
             missing.push((FUNCTIONS_VERSION, "functions", functions, &self.functions));
         }
         Ok(missing)
+    }
+
+    /// The functions and views, by name as SQL writes it. They are applied again when one is lost.
+    pub(crate) fn replaceable(&self) -> Vec<&str> {
+        let starts = ["CREATE OR REPLACE FUNCTION ", "CREATE OR REPLACE VIEW ", "CREATE VIEW "];
+        self.functions
+            .lines()
+            .filter_map(|line| starts.iter().find_map(|start| line.strip_prefix(start)))
+            .filter_map(|rest| rest.split(['(', ' ']).next())
+            .collect()
     }
 
     /// Says what is wrong with a schema, if anything is.
@@ -163,6 +171,14 @@ mod tests {
         let plan = plan();
         assert!(plan.missing(&all(&plan)).expect("missing").is_empty());
         plan.verify(Some(&all(&plan))).expect("complete");
+    }
+
+    #[test]
+    fn functions_and_views_are_known_by_name() {
+        let plan = plan();
+        for name in [r#""infra"."outbox_claim""#, r#""infra"."inbox_ack""#, r#""infra"."outbox_all""#] {
+            assert!(plan.replaceable().contains(&name), "{name}");
+        }
     }
 
     #[test]

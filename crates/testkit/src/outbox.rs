@@ -123,6 +123,43 @@ impl Fixture {
         }
     }
 
+    /// How the database would run a query, when it prefers indexes.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn query_plan(&self, query: &str) -> String {
+        let query = self.fill(query);
+        match self.backend {
+            Backend::Sqlite => {
+                let connection = self.sqlite();
+                let mut statement = connection
+                    .prepare(&format!("EXPLAIN QUERY PLAN {query}"))
+                    .expect("sql");
+                let rows = statement
+                    .query_map([], |row| row.get::<_, String>(3))
+                    .expect("sql");
+                rows.collect::<Result<Vec<_>, _>>()
+                    .expect("text")
+                    .join("\n")
+            }
+            Backend::Postgres => {
+                let client = self.postgres().await;
+                client
+                    .batch_execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+                    .await
+                    .expect("sql");
+                let rows = client
+                    .query(&format!("EXPLAIN {query}"), &[])
+                    .await
+                    .expect("sql");
+                rows.iter()
+                    .map(|row| row.get::<_, String>(0))
+                    .collect::<Vec<_>>()
+                    .join("\n")
+            }
+        }
+    }
+
     /// Moves the time at which settled messages were settled. `table` is `outbox_done` or
     /// `outbox_dead`.
     pub async fn settled_at(&self, table: &str, id: WorkItemId, micros: i64) {

@@ -252,15 +252,15 @@ fn type_of(value: &Value) -> Type {
 async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
     let transaction = connection.transaction().await.map_err(|error| database_error(&error))?;
     transaction
-        .execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&plan.lock])
-        .await
-        .map_err(|error| database_error(&error))?;
-    transaction
         .batch_execute(&format!("{}{}", plan.create_schema, plan.create_versions))
         .await
         .map_err(|error| database_error(&error))?;
     let rows = transaction.query(&plan.select_versions, &[]).await.map_err(|error| database_error(&error))?;
-    let applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let lost = "SELECT FROM unnest($1::text[]) AS n WHERE to_regproc(n) IS NULL AND to_regclass(n) IS NULL";
+    if transaction.execute(lost, &[&plan.replaceable()]).await.map_err(|error| database_error(&error))? > 0 {
+        applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
+    }
     for (version, name, checksum, sql) in plan.missing(&applied)? {
         transaction.batch_execute(sql).await.map_err(|error| database_error(&error))?;
         transaction
@@ -291,10 +291,16 @@ fn is_deadlock(error: &tokio_postgres::Error) -> bool {
 /// Code and message only: detail, hint and context quote the failing row.
 pub(crate) fn database_error(error: &tokio_postgres::Error) -> Error {
     let Some(database) = error.as_db_error() else {
-        return if error.is_closed() || std::error::Error::source(error).is_some() {
-            ErrorKind::Transient.with("the connection could not be made or broke; a write may or may not have committed")
-        } else {
-            ErrorKind::Database.with("the client could not encode or decode a value")
+        // The client's own words: it names no kinds.
+        return match error.to_string().as_str() {
+            "authentication error" => ErrorKind::Database.with("the server asks for credentials that the URL does not give"),
+            "error performing TLS handshake" => ErrorKind::Transient
+                .with("no TLS connection could be made: the server offers none, or its certificate is not trusted"),
+            "connection closed" | "error communicating with the server" | "timeout waiting for server" => {
+                ErrorKind::Transient.with("the connection broke; a write may or may not have committed")
+            }
+            "error connecting to server" => ErrorKind::Transient.with("no connection could be made"),
+            _ => ErrorKind::Database.with("the client could not encode or decode a value"),
         };
     };
     let code = database.code().code();

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::db::{BoxFuture, Database, Output};
 use crate::error::{Error, ErrorKind};
-use crate::migrate::Plan;
+use crate::migrate::{FUNCTIONS_VERSION, Plan};
 use crate::options::{Options, Synchronous};
 use crate::sql::{Call, Dialect, Part, Row, Script, Value, as_json, statements};
 
@@ -162,7 +162,7 @@ fn configure(connection: &Connection, options: &Options, read_only: bool) -> rus
         connection.pragma_update(None, "foreign_keys", true)?;
     }
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    Ok(())
+    connection.execute_batch(include_str!("../sql/sqlite/connection.sql"))
 }
 
 /// SQLite's own handler sleeps longer and longer, so that whoever waited longest asks least often.
@@ -230,7 +230,9 @@ fn commit_group(
     }
     let mut answers = vec![(run_in_savepoint(connection, &calls), reply)];
     let mut alone = None;
-    while answers.len() < GROUP_LIMIT {
+    // SQLite may undo the whole transaction in the middle, when the disk is full or fails. To go on would
+    // be to write outside of it.
+    while answers.len() < GROUP_LIMIT && !connection.is_autocommit() {
         match jobs.try_recv() {
             Ok(Job::Run { calls, reply }) => answers.push((run_in_savepoint(connection, &calls), reply)),
             Ok(job @ Job::Alone(_)) => {
@@ -240,10 +242,15 @@ fn commit_group(
             Err(_) => break,
         }
     }
-    let committed = connection.execute_batch("COMMIT").map_err(|error| {
-        let _ = connection.execute_batch("ROLLBACK");
-        database_error(&error)
-    });
+    let committed = if connection.is_autocommit() {
+        let error = answers.last().and_then(|(answer, _)| answer.as_ref().err().cloned());
+        Err(error.unwrap_or_else(|| ErrorKind::Transient.with("SQLite has undone the transaction")))
+    } else {
+        connection.execute_batch("COMMIT").map_err(|error| {
+            let _ = connection.execute_batch("ROLLBACK");
+            database_error(&error)
+        })
+    };
     for (answer, reply) in answers {
         let _ = reply.send(match &committed {
             Ok(()) => answer,
@@ -257,6 +264,9 @@ fn run_in_savepoint(connection: &Connection, calls: &[Call]) -> Result<Output, E
     let savepoint = |text: &str| connection.prepare_cached(text)?.execute([]).map(drop);
     savepoint("SAVEPOINT call").map_err(|error| database_error(&error))?;
     let result = run_calls(connection, calls);
+    if connection.is_autocommit() {
+        return result;
+    }
     if result.is_err() {
         savepoint("ROLLBACK TO call").map_err(|error| database_error(&error))?;
     }
@@ -359,7 +369,14 @@ fn deploy(connection: &mut Connection, plan: &Plan) -> Result<(), Error> {
         .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
         .map_err(|error| database_error(&error))?;
     transaction.execute_batch(&plan.create_versions).map_err(|error| database_error(&error))?;
-    let applied = versions(&transaction, plan)?;
+    let mut applied = versions(&transaction, plan)?;
+    for view in plan.replaceable() {
+        let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1";
+        let found = transaction.prepare_cached(exists).and_then(|mut statement| statement.exists([view.trim_matches('"')]));
+        if !found.map_err(|error| database_error(&error))? {
+            applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
+        }
+    }
     for (version, name, checksum, sql) in plan.missing(&applied)? {
         for statement in statements(sql) {
             transaction.execute_batch(statement).map_err(|error| database_error(&error))?;

@@ -22,7 +22,9 @@ pub(crate) use catalog::{Catalog, Migration, Queue, QueueSql, migrations, operat
 #[cfg(any(feature = "sqlite", feature = "sqlx-sqlite", feature = "diesel-sqlite", feature = "sea-orm"))]
 pub(crate) use json::as_json;
 pub(crate) use names::{Identifier, Names};
-pub(crate) use script::{Call, Part, Script, statements};
+#[cfg(feature = "sqlite")]
+pub(crate) use script::statements;
+pub(crate) use script::{Call, Part, Script};
 
 /// Which SQL a database speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

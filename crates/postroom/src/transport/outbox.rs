@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -30,8 +30,8 @@ const ENCODING: &str = "postroom-content-encoding";
 pub struct TransportOutbox {
     outbox: Outbox,
     lease: Duration,
-    /// Who holds what was loaded. An id that is not here is unknown.
-    held: Arc<Mutex<HashMap<WorkItemId, OwnerToken>>>,
+    /// Who holds what was loaded, and since when. An id that is not here is unknown.
+    held: Arc<Mutex<HashMap<WorkItemId, (OwnerToken, Instant)>>>,
 }
 
 impl TransportOutbox {
@@ -79,9 +79,12 @@ impl TransportOutbox {
         let mut messages = self.outbox.claim(owner, self.lease, batch).await?;
         messages.sort_by_key(|message| (message.created_at, message.id));
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.extend(messages.iter().map(|message| (message.id, owner)));
+        // What nobody marked for so long has long been loaded by another.
+        let now = Instant::now();
+        held.retain(|_, (_, loaded)| now.duration_since(*loaded) < self.lease * 10);
+        held.extend(messages.iter().map(|message| (message.id, (owner, now))));
         drop(held);
-        messages.into_iter().map(TransportMessage::from_outbox).collect()
+        Ok(messages.into_iter().map(TransportMessage::from_outbox).collect())
     }
 
     /// Says that a message was published. An unknown id changes nothing.
@@ -132,13 +135,13 @@ impl TransportOutbox {
     /// # Errors
     /// When the id is not one of ours, and when the database fails.
     pub async fn get(&self, id: &str) -> Result<Option<TransportMessage>, Error> {
-        self.outbox.get(id.parse()?).await?.map(TransportMessage::from_outbox).transpose()
+        Ok(self.outbox.get(id.parse()?).await?.map(TransportMessage::from_outbox))
     }
 
     fn held(&self, id: &str) -> Option<(WorkItemId, OwnerToken)> {
         let id: WorkItemId = id.parse().ok()?;
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&id).map(|owner| (id, *owner))
+        held.get(&id).map(|(owner, _)| (id, *owner))
     }
 
     fn release(&self, id: WorkItemId) {
@@ -186,7 +189,7 @@ pub enum OutboxState {
 }
 
 impl TransportMessage {
-    fn from_outbox(message: OutboxMessage) -> Result<Self, Error> {
+    fn from_outbox(message: OutboxMessage) -> Self {
         let state = match message.state {
             State::Ready if message.progress.attempt_count > 0 => OutboxState::Failed,
             State::Ready => OutboxState::Pending,
@@ -196,7 +199,7 @@ impl TransportMessage {
         };
         let attempts = message.progress.attempt_count;
         let scheduled_at = if attempts > 0 { message.progress.next_attempt_at } else { message.due_time };
-        Ok(Self {
+        Self {
             id: message.id.to_string(),
             state,
             attempts,
@@ -208,8 +211,8 @@ impl TransportMessage {
                 name: message.headers.get(DESTINATION).cloned().unwrap_or_else(|| message.topic.clone()),
                 address: message.topic.clone(),
             },
-            envelope: to_envelope(message)?,
-        })
+            envelope: to_envelope(message),
+        }
     }
 }
 
@@ -234,16 +237,16 @@ fn to_message(destination: &Endpoint, envelope: &Envelope) -> Result<Message, Er
     Ok(message)
 }
 
-fn to_envelope(message: OutboxMessage) -> Result<Envelope, Error> {
+/// What does not decode was written by somebody else: it is handed on as it is, because one message
+/// must not keep a batch from being loaded.
+fn to_envelope(message: OutboxMessage) -> Envelope {
     let mut headers: BTreeMap<String, String> = message.headers;
     headers.remove(DESTINATION);
     let message_id = headers.remove(MESSAGE_ID).unwrap_or_else(|| message.message_id.to_string());
     let message_type = headers.remove(MESSAGE_TYPE).unwrap_or_else(|| message.topic.clone());
     let payload = match headers.remove(ENCODING).as_deref() {
-        Some("base64") => STANDARD
-            .decode(&message.payload)
-            .map_err(|_| ErrorKind::InvalidArgument { param: "payload" }.with("the stored payload is not valid base64"))?,
+        Some("base64") => STANDARD.decode(&message.payload).unwrap_or_else(|_| message.payload.into_bytes()),
         _ => message.payload.into_bytes(),
     };
-    Ok(Envelope { message_id, message_type, payload, headers })
+    Envelope { message_id, message_type, payload, headers }
 }

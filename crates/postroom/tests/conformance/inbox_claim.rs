@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
-use postroom::{Abandon, ErrorKind, Inbound, Inbox, InboxMessageId, InboxState, OwnerToken, WorkItemId};
+use postroom::{
+    Abandon, ErrorKind, Inbound, Inbox, InboxMessageId, InboxState, OwnerToken, WorkItemId,
+};
 use testkit::{Fixture, eventually};
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -27,9 +29,13 @@ async fn a_claim_leases_messages_to_its_owner_and_returns_them(fixture: Fixture)
         let locked_until = message.progress.locked_until.unwrap();
         assert!(before + LEASE <= locked_until && locked_until <= after + LEASE);
         let stored = inbox.get(&message.id).await.unwrap().unwrap();
-        assert_eq!(stored, message, "what the claim returned is what the database has");
+        assert_eq!(
+            stored, message,
+            "what the claim returned is what the database has"
+        );
     }
-    let leased = "SELECT count(*) FROM {inbox} WHERE owner_token IS NOT NULL AND locked_until IS NOT NULL";
+    let leased =
+        "SELECT count(*) FROM {inbox} WHERE owner_token IS NOT NULL AND locked_until IS NOT NULL";
     assert_eq!(fixture.number(leased).await, 3);
 }
 
@@ -38,7 +44,14 @@ async fn nothing_ready_is_an_empty_list(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap(), []);
     enqueue(&inbox, &["1"]).await;
-    assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        inbox
+            .claim(OwnerToken::new(), LEASE, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap(), []);
 }
 
@@ -58,7 +71,10 @@ async fn only_messages_in_processing_with_content_are_claimed(fixture: Fixture) 
     for name in ["seen", "marked processing", "marked done", "marked dead"] {
         inbox.already_processed(&id(name)).await.unwrap();
     }
-    inbox.mark_processing(&id("marked processing")).await.unwrap();
+    inbox
+        .mark_processing(&id("marked processing"))
+        .await
+        .unwrap();
     inbox.mark_processed(&id("marked done")).await.unwrap();
     inbox.mark_dead(&id("marked dead")).await.unwrap();
     enqueue(&inbox, &["acked", "failed"]).await;
@@ -80,8 +96,14 @@ async fn only_messages_in_processing_with_content_are_claimed(fixture: Fixture) 
 async fn messages_that_are_not_due_are_passed_over(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     let now = SystemTime::now();
-    inbox.enqueue(&inbound("later").due_at(now + HOUR)).await.unwrap();
-    inbox.enqueue(&inbound("past").due_at(now - HOUR)).await.unwrap();
+    inbox
+        .enqueue(&inbound("later").due_at(now + HOUR))
+        .await
+        .unwrap();
+    inbox
+        .enqueue(&inbound("past").due_at(now - HOUR))
+        .await
+        .unwrap();
     inbox.enqueue(&inbound("none")).await.unwrap();
 
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap();
@@ -110,7 +132,10 @@ async fn a_leased_message_is_nobody_elses_until_the_lease_has_expired(fixture: F
 
     assert_eq!(claimed[0].progress.owner_token, Some(second));
     assert_eq!(claimed[0].progress.delivery_count, 2);
-    assert_eq!(claimed[0].progress.attempt_count, 0, "nobody has tried and failed");
+    assert_eq!(
+        claimed[0].progress.attempt_count, 0,
+        "nobody has tried and failed"
+    );
 }
 
 /// Shows IBX-042.
@@ -119,8 +144,14 @@ async fn a_message_in_backoff_is_passed_over(fixture: Fixture) {
     enqueue(&inbox, &["1", "2"]).await;
     let owner = OwnerToken::new();
     inbox.claim(owner, LEASE, 10).await.unwrap();
-    inbox.abandon(owner, &[id("1")], Abandon::after(HOUR)).await.unwrap();
-    inbox.abandon(owner, &[id("2")], Abandon::after(Duration::from_micros(1))).await.unwrap();
+    inbox
+        .abandon(owner, &[id("1")], Abandon::after(HOUR))
+        .await
+        .unwrap();
+    inbox
+        .abandon(owner, &[id("2")], Abandon::after(Duration::from_micros(1)))
+        .await
+        .unwrap();
 
     let inbox = &inbox;
     let claimed = eventually(|| async move {
@@ -144,10 +175,21 @@ async fn a_lease_or_batch_of_nothing_is_out_of_range(fixture: Fixture) {
         (LEASE, 0, "batch"),
         (LEASE, usize::MAX, "batch"),
     ] {
-        let error = inbox.claim(OwnerToken::new(), lease, batch).await.unwrap_err();
+        let error = inbox
+            .claim(OwnerToken::new(), lease, batch)
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfRange { param });
     }
-    assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap().len(), 1, "nothing was leased");
+    assert_eq!(
+        inbox
+            .claim(OwnerToken::new(), LEASE, 1)
+            .await
+            .unwrap()
+            .len(),
+        1,
+        "nothing was leased"
+    );
 }
 
 /// Shows IBX-043, IBX-130.
@@ -160,8 +202,14 @@ async fn the_empty_owner_token_is_refused_wherever_it_is_taken(fixture: Fixture)
         inbox.claim(nobody, LEASE, 1).await.unwrap_err(),
         inbox.ack(nobody, &[id("1")]).await.unwrap_err(),
         inbox.ack(nobody, &none).await.unwrap_err(),
-        inbox.abandon(nobody, &[id("1")], Abandon::default()).await.unwrap_err(),
-        inbox.abandon(nobody, &none, Abandon::default()).await.unwrap_err(),
+        inbox
+            .abandon(nobody, &[id("1")], Abandon::default())
+            .await
+            .unwrap_err(),
+        inbox
+            .abandon(nobody, &none, Abandon::default())
+            .await
+            .unwrap_err(),
         inbox.fail(nobody, &["1"], "no").await.unwrap_err(),
         inbox.fail(nobody, &none, "no").await.unwrap_err(),
         inbox.renew(nobody, &[id("1")], LEASE).await.unwrap_err(),
@@ -175,9 +223,17 @@ async fn the_empty_owner_token_is_refused_wherever_it_is_taken(fixture: Fixture)
 
 /// Shows IBX-030, IBX-103, IBX-105, IBX-106.
 async fn many_workers_share_the_messages_and_never_one_of_them(fixture: Fixture) {
-    let rooms = [fixture.room.clone(), fixture.again().await, fixture.again().await];
+    let rooms = [
+        fixture.room.clone(),
+        fixture.again().await,
+        fixture.again().await,
+    ];
     for number in 0..300 {
-        rooms[0].inbox().enqueue(&inbound(&number.to_string())).await.unwrap();
+        rooms[0]
+            .inbox()
+            .enqueue(&inbound(&number.to_string()))
+            .await
+            .unwrap();
     }
     let workers: Vec<_> = (0..9)
         .map(|worker| {
@@ -213,7 +269,13 @@ async fn an_expired_message_goes_to_one_of_many(fixture: Fixture) {
         let claims: Vec<_> = (0..8)
             .map(|_| {
                 let inbox = inbox.clone();
-                tokio::spawn(async move { inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap().len() })
+                tokio::spawn(async move {
+                    inbox
+                        .claim(OwnerToken::new(), LEASE, 1)
+                        .await
+                        .unwrap()
+                        .len()
+                })
             })
             .collect();
         let mut takers = 0;
@@ -254,7 +316,10 @@ async fn thousands_of_messages_a_second_are_possible(fixture: Fixture) {
             let inbox = inbox.clone();
             enqueues.spawn(async move {
                 for number in 0..MESSAGES / 8 {
-                    inbox.enqueue(&inbound(&format!("{round} {task} {number}"))).await.unwrap();
+                    inbox
+                        .enqueue(&inbound(&format!("{round} {task} {number}")))
+                        .await
+                        .unwrap();
                 }
             });
         }
@@ -265,7 +330,10 @@ async fn thousands_of_messages_a_second_are_possible(fixture: Fixture) {
         while drained < MESSAGES {
             let owner = OwnerToken::new();
             let claimed = inbox.claim(owner, LEASE, 100).await.unwrap();
-            let ids: Vec<_> = claimed.iter().filter_map(|message| message.work_item_id).collect();
+            let ids: Vec<_> = claimed
+                .iter()
+                .filter_map(|message| message.work_item_id)
+                .collect();
             drained += inbox.ack(owner, &ids).await.unwrap();
         }
         best = best.min(started.elapsed());

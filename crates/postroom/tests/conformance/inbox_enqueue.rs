@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use postroom::{
-    Abandon, Accepted, Arrival, ErrorKind, Inbound, Inbox, InboxMessage, InboxMessageId, InboxState, List,
-    OwnerToken, tx,
+    Abandon, Accepted, Arrival, ErrorKind, Inbound, Inbox, InboxMessage, InboxMessageId,
+    InboxState, List, OwnerToken, tx,
 };
 use testkit::{Backend, Fixture, eventually};
 
@@ -18,7 +18,13 @@ async fn an_enqueued_message_is_there_whole_for_a_store_opened_later(fixture: Fi
         .correlation("req-7")
         .header("content-type", "application/json");
     let accepted = fixture.room.inbox().enqueue(&inbound).await.unwrap();
-    assert_eq!(accepted, Accepted { arrival: Arrival::New, hash_differs: false });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::New,
+            hash_differs: false
+        }
+    );
 
     let later = fixture.again().await.inbox();
     let claimed = later.claim(OwnerToken::new(), LEASE, 10).await.unwrap();
@@ -63,8 +69,20 @@ async fn one_message_enqueued_by_32_tasks_is_new_once(fixture: Fixture) {
         for enqueue in enqueues {
             arrivals.push(enqueue.await.unwrap().unwrap().arrival);
         }
-        assert_eq!(arrivals.iter().filter(|arrival| **arrival == Arrival::New).count(), 1);
-        assert_eq!(arrivals.iter().filter(|arrival| **arrival == Arrival::Replaced).count(), 31);
+        assert_eq!(
+            arrivals
+                .iter()
+                .filter(|arrival| **arrival == Arrival::New)
+                .count(),
+            1
+        );
+        assert_eq!(
+            arrivals
+                .iter()
+                .filter(|arrival| **arrival == Arrival::Replaced)
+                .count(),
+            31
+        );
     }
     assert_eq!(fixture.number("SELECT count(*) FROM {inbox}").await, 5);
     assert_eq!(fixture.number("SELECT count(*) FROM {inbox_seen}").await, 5);
@@ -101,8 +119,14 @@ async fn an_enqueue_says_what_the_message_was_before(fixture: Fixture) {
     inbox.already_processed(&id("marked")).await.unwrap();
     inbox.mark_processing(&id("marked")).await.unwrap();
     inbox.enqueue(&inbound("queued")).await.unwrap();
-    settle(&inbox, "done", |inbox, owner, id| async move { inbox.ack(owner, &[id]).await.unwrap() }).await;
-    settle(&inbox, "dead", |inbox, owner, id| async move { inbox.fail(owner, &[id], "no").await.unwrap() }).await;
+    settle(&inbox, "done", |inbox, owner, id| async move {
+        inbox.ack(owner, &[id]).await.unwrap()
+    })
+    .await;
+    settle(&inbox, "dead", |inbox, owner, id| async move {
+        inbox.fail(owner, &[id], "no").await.unwrap()
+    })
+    .await;
 
     for (name, arrival) in [
         ("unknown", Arrival::New),
@@ -112,17 +136,26 @@ async fn an_enqueue_says_what_the_message_was_before(fixture: Fixture) {
         ("done", Arrival::AlreadyDone),
         ("dead", Arrival::Dead),
     ] {
-        assert_eq!(inbox.enqueue(&inbound(name)).await.unwrap().arrival, arrival, "{name}");
+        assert_eq!(
+            inbox.enqueue(&inbound(name)).await.unwrap().arrival,
+            arrival,
+            "{name}"
+        );
     }
 }
 
 /// Shows IBX-015, IBX-016, IBX-017.
 async fn an_empty_topic_source_or_message_id_is_refused(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    for (source, id, topic, param) in
-        [("stripe", "evt", "", "topic"), ("", "evt", "topic", "source"), ("stripe", "", "topic", "message_id")]
-    {
-        let error = inbox.enqueue(&Inbound::new(source, id, topic, "{}")).await.unwrap_err();
+    for (source, id, topic, param) in [
+        ("stripe", "evt", "", "topic"),
+        ("", "evt", "topic", "source"),
+        ("stripe", "", "topic", "message_id"),
+    ] {
+        let error = inbox
+            .enqueue(&Inbound::new(source, id, topic, "{}"))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument { param });
     }
     assert_nothing_written(&fixture).await;
@@ -133,7 +166,9 @@ async fn an_empty_topic_source_or_message_id_is_refused(fixture: Fixture) {
 /// Shows IBX-018, C-55.
 async fn a_queued_message_cannot_be_without_a_payload(fixture: Fixture) {
     let not_null = match &fixture.schema {
-        None => "SELECT \"notnull\" FROM pragma_table_info('inbox') WHERE name = 'payload'".to_owned(),
+        None => {
+            "SELECT \"notnull\" FROM pragma_table_info('inbox') WHERE name = 'payload'".to_owned()
+        }
         Some(schema) => format!(
             "SELECT count(*) FROM information_schema.columns WHERE table_schema = '{schema}' \
              AND table_name = 'inbox' AND column_name = 'payload' AND is_nullable = 'NO'"
@@ -145,7 +180,10 @@ async fn a_queued_message_cannot_be_without_a_payload(fixture: Fixture) {
 /// Shows IBX-019.
 async fn an_empty_payload_is_a_payload(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&Inbound::new("stripe", "evt_1", "topic", "")).await.unwrap();
+    inbox
+        .enqueue(&Inbound::new("stripe", "evt_1", "topic", ""))
+        .await
+        .unwrap();
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
     assert_eq!(claimed[0].payload.as_deref(), Some(""));
 }
@@ -159,12 +197,18 @@ async fn names_of_255_characters_fit_and_longer_ones_are_refused(fixture: Fixtur
         (&*long, "evt", "topic", "source"),
         ("stripe", &*long, "topic", "message_id"),
     ] {
-        let error = inbox.enqueue(&Inbound::new(source, id, topic, "{}")).await.unwrap_err();
+        let error = inbox
+            .enqueue(&Inbound::new(source, id, topic, "{}"))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument { param });
     }
     assert_nothing_written(&fixture).await;
 
-    inbox.enqueue(&Inbound::new(&fits, &fits, &fits, "{}")).await.unwrap();
+    inbox
+        .enqueue(&Inbound::new(&fits, &fits, &fits, "{}"))
+        .await
+        .unwrap();
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
     assert_eq!(claimed[0].topic.as_deref(), Some(&*fits));
     assert_eq!(claimed[0].id, InboxMessageId::new(&fits, &fits));
@@ -190,13 +234,28 @@ async fn a_nul_character_is_refused_wherever_it_stands(fixture: Fixture) {
 /// Shows IBX-021.
 async fn topics_that_differ_in_case_or_spaces_are_different_topics(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    let topics = ["Order.Created", "order.created", "order.created ", " order.created", "order.creatéd"];
+    let topics = [
+        "Order.Created",
+        "order.created",
+        "order.created ",
+        " order.created",
+        "order.creatéd",
+    ];
     for topic in topics {
-        inbox.enqueue(&Inbound::new("stripe", topic, topic, "")).await.unwrap();
+        inbox
+            .enqueue(&Inbound::new("stripe", topic, topic, ""))
+            .await
+            .unwrap();
     }
     for topic in topics {
-        let listed = inbox.list(&List::new(InboxState::Processing).topic(topic)).await.unwrap();
-        let found: Vec<_> = listed.iter().map(|message| message.topic.as_deref()).collect();
+        let listed = inbox
+            .list(&List::new(InboxState::Processing).topic(topic))
+            .await
+            .unwrap();
+        let found: Vec<_> = listed
+            .iter()
+            .map(|message| message.topic.as_deref())
+            .collect();
         assert_eq!(found, [Some(topic)]);
     }
 }
@@ -215,7 +274,15 @@ async fn a_payload_comes_back_as_it_went_in_whatever_it_is(fixture: Fixture) {
         "<xml/>",
     ];
     for (number, payload) in payloads.iter().enumerate() {
-        inbox.enqueue(&Inbound::new("stripe", number.to_string(), "topic", *payload)).await.unwrap();
+        inbox
+            .enqueue(&Inbound::new(
+                "stripe",
+                number.to_string(),
+                "topic",
+                *payload,
+            ))
+            .await
+            .unwrap();
     }
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 50).await.unwrap();
     assert_eq!(claimed.len(), payloads.len());
@@ -229,7 +296,10 @@ async fn a_payload_comes_back_as_it_went_in_whatever_it_is(fixture: Fixture) {
 async fn a_payload_of_many_megabytes_is_taken_in(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     let payload = "0123456789abcdef".repeat(1024 * 1024);
-    inbox.enqueue(&Inbound::new("stripe", "evt_1", "topic", &payload)).await.unwrap();
+    inbox
+        .enqueue(&Inbound::new("stripe", "evt_1", "topic", &payload))
+        .await
+        .unwrap();
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
     assert!(claimed[0].payload.as_ref() == Some(&payload));
 }
@@ -239,14 +309,23 @@ async fn a_message_due_later_is_held_back_until_its_time_has_come(fixture: Fixtu
     let inbox = fixture.room.inbox();
     let due = fixture.now().await + Duration::from_millis(700);
     inbox.enqueue(&inbound("soon").due_at(due)).await.unwrap();
-    inbox.enqueue(&inbound("much later").due_at(due + HOUR)).await.unwrap();
-    assert_eq!(get(&inbox, "soon").await.due_time.map(millis), Some(millis(due)));
+    inbox
+        .enqueue(&inbound("much later").due_at(due + HOUR))
+        .await
+        .unwrap();
+    assert_eq!(
+        get(&inbox, "soon").await.due_time.map(millis),
+        Some(millis(due))
+    );
 
     let (inbox, fixture) = (&inbox, &fixture);
     let claimed = eventually(|| async move {
         let before = fixture.now().await;
         let claimed = inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap();
-        assert!(claimed.is_empty() || fixture.now().await >= due, "claimed at {before:?}, due at {due:?}");
+        assert!(
+            claimed.is_empty() || fixture.now().await >= due,
+            "claimed at {before:?}, due at {due:?}"
+        );
         (!claimed.is_empty()).then_some(claimed)
     })
     .await;
@@ -258,10 +337,26 @@ async fn a_message_due_later_is_held_back_until_its_time_has_come(fixture: Fixtu
 async fn a_message_without_a_due_time_or_with_a_past_one_is_ready_at_once(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     inbox.enqueue(&inbound("none")).await.unwrap();
-    inbox.enqueue(&inbound("past").due_at(SystemTime::now() - HOUR)).await.unwrap();
-    inbox.enqueue(&inbound("long ago").due_at(UNIX_EPOCH)).await.unwrap();
-    inbox.enqueue(&inbound("before that").due_at(UNIX_EPOCH - HOUR)).await.unwrap();
-    assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap().len(), 4);
+    inbox
+        .enqueue(&inbound("past").due_at(SystemTime::now() - HOUR))
+        .await
+        .unwrap();
+    inbox
+        .enqueue(&inbound("long ago").due_at(UNIX_EPOCH))
+        .await
+        .unwrap();
+    inbox
+        .enqueue(&inbound("before that").due_at(UNIX_EPOCH - HOUR))
+        .await
+        .unwrap();
+    assert_eq!(
+        inbox
+            .claim(OwnerToken::new(), LEASE, 10)
+            .await
+            .unwrap()
+            .len(),
+        4
+    );
 }
 
 /// Shows IBX-025, IBX-026.
@@ -284,23 +379,37 @@ async fn first_seen_is_the_first_arrival_and_last_seen_the_latest(fixture: Fixtu
     assert_eq!(again.first_seen, message.first_seen - HOUR);
     assert!(before <= again.last_seen && again.last_seen <= after);
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
-    assert_eq!((claimed[0].first_seen, claimed[0].last_seen), (again.first_seen, again.last_seen));
+    assert_eq!(
+        (claimed[0].first_seen, claimed[0].last_seen),
+        (again.first_seen, again.last_seen)
+    );
 }
 
 /// Shows IBX-026, IBX-028, IBX-047, C-42.
 async fn a_done_message_is_left_as_it_is(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&inbound("evt_1").hash(*b"one")).await.unwrap();
+    inbox
+        .enqueue(&inbound("evt_1").hash(*b"one"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     inbox.claim(owner, LEASE, 1).await.unwrap();
     inbox.ack(owner, &[id("evt_1")]).await.unwrap();
     fixture.age("inbox_seen", "last_seen", HOUR).await;
     let before = get(&inbox, "evt_1").await;
 
-    let again = Inbound::new("stripe", "evt_1", "other", "other").hash(*b"two").due_at(SystemTime::now() + HOUR);
+    let again = Inbound::new("stripe", "evt_1", "other", "other")
+        .hash(*b"two")
+        .due_at(SystemTime::now() + HOUR);
     let accepted = inbox.enqueue(&again).await.unwrap();
 
-    assert_eq!(accepted, Accepted { arrival: Arrival::AlreadyDone, hash_differs: true });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::AlreadyDone,
+            hash_differs: true
+        }
+    );
     let mut after = get(&inbox, "evt_1").await;
     assert!(after.last_seen > before.last_seen);
     after.last_seen = before.last_seen;
@@ -311,14 +420,26 @@ async fn a_done_message_is_left_as_it_is(fixture: Fixture) {
 /// Shows IBX-027, IBX-029, C-36.
 async fn a_message_that_was_only_seen_gets_its_content_and_is_queued(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.already_processed_with_hash(&id("evt_1"), b"one").await.unwrap();
+    inbox
+        .already_processed_with_hash(&id("evt_1"), b"one")
+        .await
+        .unwrap();
     fixture.age("inbox_seen", "first_seen", HOUR).await;
     let seen = get(&inbox, "evt_1").await;
 
     let due = SystemTime::now() - HOUR;
-    let accepted = inbox.enqueue(&inbound("evt_1").hash(*b"two").due_at(due)).await.unwrap();
+    let accepted = inbox
+        .enqueue(&inbound("evt_1").hash(*b"two").due_at(due))
+        .await
+        .unwrap();
 
-    assert_eq!(accepted, Accepted { arrival: Arrival::New, hash_differs: true });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::New,
+            hash_differs: true
+        }
+    );
     let claimed = inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap();
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0].payload.as_deref(), Some("payload"));
@@ -331,14 +452,31 @@ async fn a_message_that_was_only_seen_gets_its_content_and_is_queued(fixture: Fi
 /// Shows IBX-029, C-42.
 async fn a_waiting_message_gets_the_new_content(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&inbound("evt_1").hash(*b"one").correlation("one").header("a", "1")).await.unwrap();
+    inbox
+        .enqueue(
+            &inbound("evt_1")
+                .hash(*b"one")
+                .correlation("one")
+                .header("a", "1"),
+        )
+        .await
+        .unwrap();
 
     let due = SystemTime::now() + HOUR;
-    let again =
-        Inbound::new("stripe", "evt_1", "other", "new").hash(*b"two").due_at(due).correlation("two").header("b", "2");
+    let again = Inbound::new("stripe", "evt_1", "other", "new")
+        .hash(*b"two")
+        .due_at(due)
+        .correlation("two")
+        .header("b", "2");
     let accepted = inbox.enqueue(&again).await.unwrap();
 
-    assert_eq!(accepted, Accepted { arrival: Arrival::Replaced, hash_differs: true });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::Replaced,
+            hash_differs: true
+        }
+    );
     let message = get(&inbox, "evt_1").await;
     assert_eq!(message.state, InboxState::Processing);
     assert_eq!(message.topic.as_deref(), Some("other"));
@@ -346,7 +484,10 @@ async fn a_waiting_message_gets_the_new_content(fixture: Fixture) {
     assert_eq!(message.hash.as_deref(), Some(&b"two"[..]));
     assert_eq!(message.due_time.map(millis), Some(millis(due)));
     assert_eq!(message.correlation_id.as_deref(), Some("two"));
-    assert_eq!(message.headers.into_iter().collect::<Vec<_>>(), [("b".to_owned(), "2".to_owned())]);
+    assert_eq!(
+        message.headers.into_iter().collect::<Vec<_>>(),
+        [("b".to_owned(), "2".to_owned())]
+    );
     assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap(), []);
     assert_eq!(fixture.number("SELECT count(*) FROM {inbox}").await, 1);
 }
@@ -354,26 +495,47 @@ async fn a_waiting_message_gets_the_new_content(fixture: Fixture) {
 /// Shows IBX-029, C-42.
 async fn the_hash_follows_the_content_even_to_none(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    for (hash, differs) in [(Some(b"one"), false), (Some(b"two"), true), (None, false), (Some(b"six"), false)] {
-        let again = hash.iter().fold(inbound("evt_1"), |inbound, hash| inbound.hash(**hash));
+    for (hash, differs) in [
+        (Some(b"one"), false),
+        (Some(b"two"), true),
+        (None, false),
+        (Some(b"six"), false),
+    ] {
+        let again = hash
+            .iter()
+            .fold(inbound("evt_1"), |inbound, hash| inbound.hash(**hash));
         assert_eq!(inbox.enqueue(&again).await.unwrap().hash_differs, differs);
-        assert_eq!(get(&inbox, "evt_1").await.hash, hash.map(|hash| hash.to_vec()));
+        assert_eq!(
+            get(&inbox, "evt_1").await.hash,
+            hash.map(|hash| hash.to_vec())
+        );
     }
 }
 
 /// Shows IBX-029, IBX-038, IBX-064, C-39.
 async fn a_dead_message_gets_the_new_content_and_stays_dead_until_it_is_revived(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&inbound("evt_1").hash(*b"one")).await.unwrap();
+    inbox
+        .enqueue(&inbound("evt_1").hash(*b"one"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     inbox.claim(owner, LEASE, 1).await.unwrap();
     inbox.fail(owner, &[id("evt_1")], "broken").await.unwrap();
 
     let due = SystemTime::now() - HOUR;
-    let again = Inbound::new("stripe", "evt_1", "other", "new").hash(*b"two").due_at(due);
+    let again = Inbound::new("stripe", "evt_1", "other", "new")
+        .hash(*b"two")
+        .due_at(due);
     let accepted = inbox.enqueue(&again).await.unwrap();
 
-    assert_eq!(accepted, Accepted { arrival: Arrival::Dead, hash_differs: true });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::Dead,
+            hash_differs: true
+        }
+    );
     let message = get(&inbox, "evt_1").await;
     assert_eq!(message.state, InboxState::Dead);
     assert_eq!(message.topic.as_deref(), Some("other"));
@@ -391,18 +553,33 @@ async fn a_dead_message_gets_the_new_content_and_stays_dead_until_it_is_revived(
 /// Shows IBX-029, C-40.
 async fn a_leased_message_gets_the_new_content_and_keeps_lease_and_attempts(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&inbound("evt_1").hash(*b"one")).await.unwrap();
+    inbox
+        .enqueue(&inbound("evt_1").hash(*b"one"))
+        .await
+        .unwrap();
     let first = OwnerToken::new();
     inbox.claim(first, LEASE, 1).await.unwrap();
-    inbox.abandon(first, &[id("evt_1")], Abandon::default().error("first")).await.unwrap();
+    inbox
+        .abandon(first, &[id("evt_1")], Abandon::default().error("first"))
+        .await
+        .unwrap();
     fixture.skip_backoff().await;
     let owner = OwnerToken::new();
     assert_eq!(inbox.claim(owner, LEASE, 1).await.unwrap().len(), 1);
     let before = get(&inbox, "evt_1").await;
 
-    let accepted = inbox.enqueue(&Inbound::new("stripe", "evt_1", "other", "new").hash(*b"two")).await.unwrap();
+    let accepted = inbox
+        .enqueue(&Inbound::new("stripe", "evt_1", "other", "new").hash(*b"two"))
+        .await
+        .unwrap();
 
-    assert_eq!(accepted, Accepted { arrival: Arrival::Replaced, hash_differs: true });
+    assert_eq!(
+        accepted,
+        Accepted {
+            arrival: Arrival::Replaced,
+            hash_differs: true
+        }
+    );
     let after = get(&inbox, "evt_1").await;
     assert_eq!(after.payload.as_deref(), Some("new"));
     assert_eq!(after.topic.as_deref(), Some("other"));
@@ -421,7 +598,10 @@ async fn a_backoff_outlives_a_new_arrival(fixture: Fixture) {
     inbox.enqueue(&inbound("evt_1")).await.unwrap();
     let owner = OwnerToken::new();
     inbox.claim(owner, LEASE, 1).await.unwrap();
-    inbox.abandon(owner, &[id("evt_1")], Abandon::after(HOUR)).await.unwrap();
+    inbox
+        .abandon(owner, &[id("evt_1")], Abandon::after(HOUR))
+        .await
+        .unwrap();
     let before = get(&inbox, "evt_1").await.progress;
 
     for again in [inbound("evt_1"), inbound("evt_1").due_at(UNIX_EPOCH)] {
@@ -434,13 +614,23 @@ async fn a_backoff_outlives_a_new_arrival(fixture: Fixture) {
 /// Shows IBX-029, C-41.
 async fn no_due_time_on_a_new_arrival_overwrites_the_old_one(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&inbound("evt_1").due_at(SystemTime::now() + HOUR)).await.unwrap();
+    inbox
+        .enqueue(&inbound("evt_1").due_at(SystemTime::now() + HOUR))
+        .await
+        .unwrap();
     assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap(), []);
 
     inbox.enqueue(&inbound("evt_1")).await.unwrap();
 
     assert_eq!(get(&inbox, "evt_1").await.due_time, None);
-    assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        inbox
+            .claim(OwnerToken::new(), LEASE, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 /// Shows IBX-023, IBX-032, C-07.
@@ -452,25 +642,39 @@ async fn a_due_time_that_arrives_under_a_lease_still_holds_after_the_abandon(fix
     let due = SystemTime::now() + HOUR;
     inbox.enqueue(&inbound("evt_1").due_at(due)).await.unwrap();
 
-    inbox.abandon(owner, &[id("evt_1")], Abandon::after(Duration::from_millis(1))).await.unwrap();
+    inbox
+        .abandon(
+            owner,
+            &[id("evt_1")],
+            Abandon::after(Duration::from_millis(1)),
+        )
+        .await
+        .unwrap();
 
     let message = get(&inbox, "evt_1").await;
     assert_eq!(message.due_time.map(millis), Some(millis(due)));
-    assert_eq!(message.progress.next_attempt_at.map(millis), Some(millis(due)));
+    assert_eq!(
+        message.progress.next_attempt_at.map(millis),
+        Some(millis(due))
+    );
     assert_eq!(inbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap(), []);
 }
 
 /// Shows IBX-014, IBX-102.
 async fn an_arrival_in_the_callers_transaction_counts_when_that_commits(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    for (commit, expected) in
-        [(false, Arrival::New), (true, Arrival::New), (false, Arrival::Replaced), (true, Arrival::Replaced)]
-    {
+    for (commit, expected) in [
+        (false, Arrival::New),
+        (true, Arrival::New),
+        (false, Arrival::Replaced),
+        (true, Arrival::Replaced),
+    ] {
         let accepted = match fixture.backend {
             Backend::Sqlite => {
                 let mut connection = fixture.sqlite();
                 let mut transaction = connection.transaction().unwrap();
-                let accepted = tx::now(inbox.enqueue_in(&mut transaction, &inbound("evt_1"))).unwrap();
+                let accepted =
+                    tx::now(inbox.enqueue_in(&mut transaction, &inbound("evt_1"))).unwrap();
                 if commit {
                     transaction.commit().unwrap();
                 }
@@ -479,7 +683,10 @@ async fn an_arrival_in_the_callers_transaction_counts_when_that_commits(fixture:
             Backend::Postgres => {
                 let mut client = fixture.postgres().await;
                 let mut transaction = client.transaction().await.unwrap();
-                let accepted = inbox.enqueue_in(&mut transaction, &inbound("evt_1")).await.unwrap();
+                let accepted = inbox
+                    .enqueue_in(&mut transaction, &inbound("evt_1"))
+                    .await
+                    .unwrap();
                 if commit {
                     transaction.commit().await.unwrap();
                 } else {
@@ -491,7 +698,10 @@ async fn an_arrival_in_the_callers_transaction_counts_when_that_commits(fixture:
         assert_eq!(accepted.arrival, expected);
         let rows = i64::from(commit || expected == Arrival::Replaced);
         assert_eq!(fixture.number("SELECT count(*) FROM {inbox}").await, rows);
-        assert_eq!(fixture.number("SELECT count(*) FROM {inbox_seen}").await, rows);
+        assert_eq!(
+            fixture.number("SELECT count(*) FROM {inbox_seen}").await,
+            rows
+        );
     }
 }
 
@@ -500,11 +710,17 @@ async fn an_enqueue_that_fails_half_way_leaves_nothing(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     fixture.refuse("INSERT", "inbox").await;
 
-    assert_eq!(inbox.enqueue(&inbound("evt_1")).await.unwrap_err().kind(), ErrorKind::Database);
+    assert_eq!(
+        inbox.enqueue(&inbound("evt_1")).await.unwrap_err().kind(),
+        ErrorKind::Database
+    );
     assert_nothing_written(&fixture).await;
 
     fixture.allow("INSERT").await;
-    assert_eq!(inbox.enqueue(&inbound("evt_1")).await.unwrap().arrival, Arrival::New);
+    assert_eq!(
+        inbox.enqueue(&inbound("evt_1")).await.unwrap().arrival,
+        Arrival::New
+    );
 }
 
 fn id(message_id: &str) -> InboxMessageId {
@@ -525,7 +741,10 @@ async fn settle<F: Future<Output = usize>>(
     message_id: &str,
     settle: impl FnOnce(Inbox, OwnerToken, InboxMessageId) -> F,
 ) {
-    inbox.enqueue(&inbound(message_id).due_at(UNIX_EPOCH)).await.unwrap();
+    inbox
+        .enqueue(&inbound(message_id).due_at(UNIX_EPOCH))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     inbox.claim(owner, LEASE, 10).await.unwrap();
     assert_eq!(settle(inbox.clone(), owner, id(message_id)).await, 1);

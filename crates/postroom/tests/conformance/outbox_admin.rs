@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use postroom::{Abandon, Attached, Counts, ErrorKind, JoinStatus, List, Message, NewJoin, State, WorkItemId};
+use postroom::{
+    Abandon, Attached, Counts, ErrorKind, JoinStatus, List, Message, NewJoin, State, WorkItemId,
+};
 use testkit::Fixture;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -11,18 +13,46 @@ const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 /// Enqueues so many messages and acks them.
 async fn done(fixture: &Fixture, count: usize) -> Vec<WorkItemId> {
-    let receipts = fixture.room.outbox().enqueue_many(&vec![Message::new("done", "x"); count]).await.unwrap();
+    let receipts = fixture
+        .room
+        .outbox()
+        .enqueue_many(&vec![Message::new("done", "x"); count])
+        .await
+        .unwrap();
     let (owner, ids) = fixture.claim(count).await;
-    assert_eq!(fixture.room.outbox().ack(owner, &ids).await.unwrap().len(), count);
-    receipts.iter().map(|receipt| receipt.work_item_id).collect()
+    assert_eq!(
+        fixture.room.outbox().ack(owner, &ids).await.unwrap().len(),
+        count
+    );
+    receipts
+        .iter()
+        .map(|receipt| receipt.work_item_id)
+        .collect()
 }
 
 /// Enqueues so many messages and fails them.
 async fn dead(fixture: &Fixture, count: usize) -> Vec<WorkItemId> {
-    let receipts = fixture.room.outbox().enqueue_many(&vec![Message::new("dead", "x"); count]).await.unwrap();
+    let receipts = fixture
+        .room
+        .outbox()
+        .enqueue_many(&vec![Message::new("dead", "x"); count])
+        .await
+        .unwrap();
     let (owner, ids) = fixture.claim(count).await;
-    assert_eq!(fixture.room.outbox().fail(owner, &ids, "no").await.unwrap().len(), count);
-    receipts.iter().map(|receipt| receipt.work_item_id).collect()
+    assert_eq!(
+        fixture
+            .room
+            .outbox()
+            .fail(owner, &ids, "no")
+            .await
+            .unwrap()
+            .len(),
+        count
+    );
+    receipts
+        .iter()
+        .map(|receipt| receipt.work_item_id)
+        .collect()
 }
 
 fn at(micros: i64) -> SystemTime {
@@ -51,10 +81,21 @@ async fn a_message_is_found_in_every_state(fixture: Fixture) {
         (dead, State::Dead),
     ] {
         let listed = outbox.list(&List::new(expected)).await.unwrap();
-        assert_eq!(listed.iter().map(|message| message.id).collect::<Vec<_>>(), [id]);
+        assert_eq!(
+            listed.iter().map(|message| message.id).collect::<Vec<_>>(),
+            [id]
+        );
         assert_eq!(listed[0], outbox.get(id).await.unwrap().unwrap());
     }
-    assert_eq!(outbox.counts().await.unwrap(), Counts { ready: 1, in_flight: 1, done: 1, dead: 1 });
+    assert_eq!(
+        outbox.counts().await.unwrap(),
+        Counts {
+            ready: 1,
+            in_flight: 1,
+            done: 1,
+            dead: 1
+        }
+    );
 }
 
 /// Shows C-21.
@@ -63,10 +104,25 @@ async fn an_expired_lease_counts_as_ready(fixture: Fixture) {
     fixture.expire_leases().await;
 
     let outbox = fixture.room.outbox();
-    assert_eq!(outbox.counts().await.unwrap(), Counts { ready: 1, ..Counts::default() });
+    assert_eq!(
+        outbox.counts().await.unwrap(),
+        Counts {
+            ready: 1,
+            ..Counts::default()
+        }
+    );
     assert_eq!(outbox.get(id).await.unwrap().unwrap().state, State::Ready);
-    assert_eq!(outbox.list(&List::new(State::Ready)).await.unwrap().len(), 1);
-    assert!(outbox.list(&List::new(State::InFlight)).await.unwrap().is_empty());
+    assert_eq!(
+        outbox.list(&List::new(State::Ready)).await.unwrap().len(),
+        1
+    );
+    assert!(
+        outbox
+            .list(&List::new(State::InFlight))
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 /// The dead-letter list: page by page, each message once, with its reason.
@@ -86,21 +142,42 @@ async fn the_dead_are_listed_page_by_page(fixture: Fixture) {
         if page.is_empty() {
             break;
         }
-        assert!(page.iter().all(|message| message.progress.last_error.as_deref() == Some("no")));
+        assert!(
+            page.iter()
+                .all(|message| message.progress.last_error.as_deref() == Some("no"))
+        );
         pages.push(page.len());
         listed.extend(page.iter().map(|message| message.id));
     }
 
     assert_eq!(pages, [10, 10, 5]);
     assert_eq!(listed, ids.into_iter().collect::<Vec<_>>());
-    assert!(outbox.list(&List::new(State::Dead).topic("DEAD")).await.unwrap().is_empty());
-    assert_eq!(outbox.list(&List::new(State::Dead).topic("dead").limit(10_000)).await.unwrap().len(), 25);
+    assert!(
+        outbox
+            .list(&List::new(State::Dead).topic("DEAD"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        outbox
+            .list(&List::new(State::Dead).topic("dead").limit(10_000))
+            .await
+            .unwrap()
+            .len(),
+        25
+    );
 }
 
 /// Shows C-53.
 async fn a_list_has_a_limit(fixture: Fixture) {
     for limit in [0, 10_001] {
-        let error = fixture.room.outbox().list(&List::new(State::Ready).limit(limit)).await.unwrap_err();
+        let error = fixture
+            .room
+            .outbox()
+            .list(&List::new(State::Ready).limit(limit))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::OutOfRange { param: "limit" });
     }
 }
@@ -108,22 +185,50 @@ async fn a_list_has_a_limit(fixture: Fixture) {
 /// Shows OBX-025, C-05.
 async fn a_replayed_message_starts_afresh(fixture: Fixture) {
     let outbox = fixture.room.outbox();
-    let message = Message::new("a", "b").correlation("c").header("d", "e").message_id(postroom::MessageId::new());
+    let message = Message::new("a", "b")
+        .correlation("c")
+        .header("d", "e")
+        .message_id(postroom::MessageId::new());
     let id = outbox.enqueue(&message).await.unwrap().work_item_id;
     let (owner, _) = fixture.claim(1).await;
-    outbox.abandon(owner, &[id], Abandon::after(Duration::ZERO).deferred().error("first")).await.unwrap();
+    outbox
+        .abandon(
+            owner,
+            &[id],
+            Abandon::after(Duration::ZERO).deferred().error("first"),
+        )
+        .await
+        .unwrap();
     let (owner, _) = fixture.claim(1).await;
     outbox.fail(owner, &[id], "no").await.unwrap();
     let before = outbox.get(id).await.unwrap().unwrap();
-    assert_eq!((before.progress.attempt_count, before.progress.deferral_count), (1, 1));
+    assert_eq!(
+        (
+            before.progress.attempt_count,
+            before.progress.deferral_count
+        ),
+        (1, 1)
+    );
 
-    assert_eq!(outbox.replay(&[id, id, WorkItemId::new()]).await.unwrap(), [id]);
+    assert_eq!(
+        outbox.replay(&[id, id, WorkItemId::new()]).await.unwrap(),
+        [id]
+    );
 
     let after = outbox.get(id).await.unwrap().unwrap();
     assert_eq!(after.state, State::Ready);
-    assert_eq!((after.progress.attempt_count, after.progress.deferral_count), (0, 0));
-    assert_eq!((&after.message_id, &after.payload, &after.headers), (&before.message_id, &before.payload, &before.headers));
-    assert_eq!((&after.correlation_id, after.created_at), (&before.correlation_id, before.created_at));
+    assert_eq!(
+        (after.progress.attempt_count, after.progress.deferral_count),
+        (0, 0)
+    );
+    assert_eq!(
+        (&after.message_id, &after.payload, &after.headers),
+        (&before.message_id, &before.payload, &before.headers)
+    );
+    assert_eq!(
+        (&after.correlation_id, after.created_at),
+        (&before.correlation_id, before.created_at)
+    );
     assert_eq!(fixture.rows("outbox_dead").await, 0);
     let (owner, claimed) = fixture.claim(10).await;
     assert_eq!(claimed, [id]);
@@ -142,7 +247,15 @@ async fn only_the_dead_are_replayed_or_purged(fixture: Fixture) {
     assert_eq!(outbox.purge(&others).await.unwrap(), 0);
     assert!(outbox.replay(&[]).await.unwrap().is_empty());
     assert_eq!(outbox.purge(&[]).await.unwrap(), 0);
-    assert_eq!(outbox.counts().await.unwrap(), Counts { ready: 1, in_flight: 1, done: 1, dead: 0 });
+    assert_eq!(
+        outbox.counts().await.unwrap(),
+        Counts {
+            ready: 1,
+            in_flight: 1,
+            done: 1,
+            dead: 0
+        }
+    );
     assert_eq!(outbox.ack(owner, &[in_flight]).await.unwrap(), [in_flight]);
 }
 
@@ -152,7 +265,11 @@ async fn only_the_dead_are_replayed_or_purged(fixture: Fixture) {
 async fn a_replayed_step_is_counted_once(fixture: Fixture) {
     let (outbox, joins) = (fixture.room.outbox(), fixture.room.joins());
     let join = joins.start(&NewJoin::new(2)).await.unwrap();
-    let id = outbox.enqueue(&Message::new("a", "").join(join)).await.unwrap().work_item_id;
+    let id = outbox
+        .enqueue(&Message::new("a", "").join(join))
+        .await
+        .unwrap()
+        .work_item_id;
     let (owner, _) = fixture.claim(1).await;
     outbox.fail(owner, &[id], "no").await.unwrap();
     outbox.replay(&[id]).await.unwrap();
@@ -186,7 +303,16 @@ async fn a_purge_of_everything_leaves_nothing(fixture: Fixture) {
     fixture.claim(1).await;
     for round in 0..50 {
         dead(&fixture, 1).await;
-        assert_eq!(fixture.room.outbox().purge_older_than(Duration::ZERO).await.unwrap(), 1, "round {round}");
+        assert_eq!(
+            fixture
+                .room
+                .outbox()
+                .purge_older_than(Duration::ZERO)
+                .await
+                .unwrap(),
+            1,
+            "round {round}"
+        );
     }
     assert_eq!(fixture.rows("outbox").await, 1);
 }
@@ -212,7 +338,15 @@ async fn a_cleanup_removes_only_what_has_been_done_for_long_enough(fixture: Fixt
     for id in [young[0], young[1], in_flight, ready] {
         assert!(outbox.get(id).await.unwrap().is_some());
     }
-    assert_eq!(outbox.counts().await.unwrap(), Counts { ready: 1, in_flight: 1, done: 2, dead: 1 });
+    assert_eq!(
+        outbox.counts().await.unwrap(),
+        Counts {
+            ready: 1,
+            in_flight: 1,
+            done: 2,
+            dead: 1
+        }
+    );
 }
 
 /// What was done before a point in time goes; what was done at that point stays.
@@ -241,11 +375,19 @@ async fn a_cleanup_goes_batch_by_batch(fixture: Fixture) {
     let now = fixture.clock().await;
     for (index, id) in (0..).zip(&ids) {
         let ago = i64::try_from((10 * DAY).as_micros()).unwrap();
-        fixture.settled_at("outbox_done", *id, now - ago + index).await;
+        fixture
+            .settled_at("outbox_done", *id, now - ago + index)
+            .await;
     }
 
     assert_eq!(outbox.cleanup_batch(WEEK, 3).await.unwrap(), 3);
-    let left: Vec<_> = outbox.list(&List::new(State::Done)).await.unwrap().iter().map(|message| message.id).collect();
+    let left: Vec<_> = outbox
+        .list(&List::new(State::Done))
+        .await
+        .unwrap()
+        .iter()
+        .map(|message| message.id)
+        .collect();
     assert_eq!(left, ids[3..], "the oldest went first");
     assert_eq!(outbox.cleanup_batch(WEEK, 3).await.unwrap(), 3);
     assert_eq!(outbox.cleanup_batch(WEEK, 3).await.unwrap(), 1);
@@ -272,11 +414,33 @@ async fn a_cleanup_without_retention_is_refused(fixture: Fixture) {
     let outbox = fixture.room.outbox();
     done(&fixture, 1).await;
 
-    let retention = ErrorKind::OutOfRange { param: "older_than" };
-    assert_eq!(outbox.cleanup(Duration::ZERO).await.unwrap_err().kind(), retention);
-    assert_eq!(outbox.cleanup_batch(Duration::ZERO, 10).await.unwrap_err().kind(), retention);
-    assert_eq!(outbox.cleanup(Duration::MAX).await.unwrap_err().kind(), retention);
-    assert_eq!(outbox.purge_older_than(Duration::MAX).await.unwrap_err().kind(), retention);
+    let retention = ErrorKind::OutOfRange {
+        param: "older_than",
+    };
+    assert_eq!(
+        outbox.cleanup(Duration::ZERO).await.unwrap_err().kind(),
+        retention
+    );
+    assert_eq!(
+        outbox
+            .cleanup_batch(Duration::ZERO, 10)
+            .await
+            .unwrap_err()
+            .kind(),
+        retention
+    );
+    assert_eq!(
+        outbox.cleanup(Duration::MAX).await.unwrap_err().kind(),
+        retention
+    );
+    assert_eq!(
+        outbox
+            .purge_older_than(Duration::MAX)
+            .await
+            .unwrap_err()
+            .kind(),
+        retention
+    );
     let batch = outbox.cleanup_batch(DAY, 0).await.unwrap_err();
     assert_eq!(batch.kind(), ErrorKind::OutOfRange { param: "batch" });
     assert_eq!(fixture.rows("outbox_done").await, 1);
@@ -292,16 +456,25 @@ async fn a_cleanup_counts_late_steps_first(fixture: Fixture) {
     let late = joins.start(&NewJoin::new(2)).await.unwrap();
     for id in &ids {
         let message = postroom::MessageId::from_uuid(id.as_uuid());
-        assert_eq!(joins.attach(late, message).await.unwrap(), Attached::MessageAlreadyDone);
+        assert_eq!(
+            joins.attach(late, message).await.unwrap(),
+            Attached::MessageAlreadyDone
+        );
     }
     fixture.age("outbox_done", "processed_at", 8 * DAY).await;
-    assert_eq!(joins.get(late).await.unwrap().unwrap().status, JoinStatus::Pending);
+    assert_eq!(
+        joins.get(late).await.unwrap().unwrap().status,
+        JoinStatus::Pending
+    );
 
     assert_eq!(outbox.cleanup_batch(WEEK, 1).await.unwrap(), 1);
     assert_eq!(joins.get(late).await.unwrap().unwrap().completed_steps, 1);
     assert_eq!(outbox.cleanup(WEEK).await.unwrap(), 1);
     let late = joins.get(late).await.unwrap().unwrap();
-    assert_eq!((late.completed_steps, late.status), (2, JoinStatus::Completed));
+    assert_eq!(
+        (late.completed_steps, late.status),
+        (2, JoinStatus::Completed)
+    );
     let pending = "SELECT count(*) FROM {outbox_join_member} WHERE status <> 1";
     assert_eq!(fixture.number(pending).await, 0);
 }
@@ -326,20 +499,43 @@ async fn an_old_partition_is_dropped_whole(fixture: Fixture) {
     let outbox = fixture.room.outbox();
     partition_of_2020(&fixture).await;
     let ids = done(&fixture, 4).await;
-    for (id, time) in ids.iter().zip([START_OF_DAY, START_OF_DAY + 1, END_OF_DAY - 1, END_OF_DAY]) {
+    for (id, time) in ids
+        .iter()
+        .zip([START_OF_DAY, START_OF_DAY + 1, END_OF_DAY - 1, END_OF_DAY])
+    {
         fixture.settled_at("outbox_done", *id, time).await;
     }
     assert_eq!(fixture.rows("outbox_done_20200105").await, 3);
-    let dropped = async || !fixture.tables().await.contains(&"outbox_done_20200105".to_owned());
+    let dropped = async || {
+        !fixture
+            .tables()
+            .await
+            .contains(&"outbox_done_20200105".to_owned())
+    };
 
     assert_eq!(outbox.cleanup_before(at(START_OF_DAY)).await.unwrap(), 0);
-    assert_eq!(outbox.cleanup_before(at(START_OF_DAY + 1)).await.unwrap(), 1, "by rows");
-    assert_eq!(outbox.cleanup_before(at(END_OF_DAY - 1)).await.unwrap(), 1, "by rows");
+    assert_eq!(
+        outbox.cleanup_before(at(START_OF_DAY + 1)).await.unwrap(),
+        1,
+        "by rows"
+    );
+    assert_eq!(
+        outbox.cleanup_before(at(END_OF_DAY - 1)).await.unwrap(),
+        1,
+        "by rows"
+    );
     assert!(!dropped().await);
-    assert_eq!(outbox.cleanup_before(at(END_OF_DAY)).await.unwrap(), 1, "the whole partition");
+    assert_eq!(
+        outbox.cleanup_before(at(END_OF_DAY)).await.unwrap(),
+        1,
+        "the whole partition"
+    );
     assert!(dropped().await);
     let left = outbox.list(&List::new(State::Done)).await.unwrap();
-    assert_eq!(left.iter().map(|message| message.id).collect::<Vec<_>>(), ids[3..]);
+    assert_eq!(
+        left.iter().map(|message| message.id).collect::<Vec<_>>(),
+        ids[3..]
+    );
     assert_eq!(outbox.cleanup(WEEK).await.unwrap(), 1);
 }
 
@@ -349,11 +545,17 @@ async fn an_old_partition_counts_its_late_steps_first(fixture: Fixture) {
     partition_of_2020(&fixture).await;
     let join = joins.start(&NewJoin::new(1)).await.unwrap();
     let id = done(&fixture, 1).await[0];
-    joins.attach(join, postroom::MessageId::from_uuid(id.as_uuid())).await.unwrap();
+    joins
+        .attach(join, postroom::MessageId::from_uuid(id.as_uuid()))
+        .await
+        .unwrap();
     fixture.settled_at("outbox_done", id, START_OF_DAY).await;
 
     assert_eq!(outbox.cleanup(WEEK).await.unwrap(), 1);
-    assert_eq!(joins.get(join).await.unwrap().unwrap().status, JoinStatus::Completed);
+    assert_eq!(
+        joins.get(join).await.unwrap().unwrap().status,
+        JoinStatus::Completed
+    );
     assert_eq!(fixture.rows("outbox_done").await, 0);
 }
 
@@ -367,13 +569,26 @@ async fn a_busy_partition_is_cleaned_by_rows(fixture: Fixture) {
     fixture.settled_at("outbox_done", id, START_OF_DAY).await;
     let mut client = fixture.postgres().await;
     let reading = client.transaction().await.unwrap();
-    reading.execute(&fixture.fill("SELECT FROM {outbox_done}"), &[]).await.unwrap();
+    reading
+        .execute(&fixture.fill("SELECT FROM {outbox_done}"), &[])
+        .await
+        .unwrap();
 
     assert_eq!(fixture.room.outbox().cleanup(WEEK).await.unwrap(), 1);
-    assert!(fixture.tables().await.contains(&"outbox_done_20200105".to_owned()));
+    assert!(
+        fixture
+            .tables()
+            .await
+            .contains(&"outbox_done_20200105".to_owned())
+    );
     reading.rollback().await.unwrap();
     assert_eq!(fixture.room.outbox().cleanup(WEEK).await.unwrap(), 0);
-    assert!(!fixture.tables().await.contains(&"outbox_done_20200105".to_owned()));
+    assert!(
+        !fixture
+            .tables()
+            .await
+            .contains(&"outbox_done_20200105".to_owned())
+    );
 }
 
 testkit::mount!(

@@ -15,7 +15,12 @@ async fn a_claim_takes_the_oldest_and_no_more_than_the_batch(fixture: Fixture) {
     assert_eq!(claimed, ids[..3]);
     let owned = format!("owner_token = {}", fixture.literal(first));
     assert_eq!(fixture.live(&owned).await, 3);
-    assert_eq!(fixture.live("owner_token IS NULL AND locked_until IS NULL").await, 7);
+    assert_eq!(
+        fixture
+            .live("owner_token IS NULL AND locked_until IS NULL")
+            .await,
+        7
+    );
 
     assert_eq!(fixture.claim(4).await.1, ids[3..7]);
     assert_eq!(fixture.claim(100).await.1, ids[7..]);
@@ -24,12 +29,17 @@ async fn a_claim_takes_the_oldest_and_no_more_than_the_batch(fixture: Fixture) {
 /// Shows OBX-022.
 async fn a_claim_gives_whole_messages(fixture: Fixture) {
     let outbox = fixture.room.outbox();
-    let message = postroom::Message::new("a", "b").correlation("c").header("d", "e");
+    let message = postroom::Message::new("a", "b")
+        .correlation("c")
+        .header("d", "e");
     let receipt = outbox.enqueue(&message).await.unwrap();
 
     let owner = OwnerToken::new();
     let claimed = outbox.claim(owner, LEASE, 1).await.unwrap().remove(0);
-    assert_eq!(claimed, outbox.get(receipt.work_item_id).await.unwrap().unwrap());
+    assert_eq!(
+        claimed,
+        outbox.get(receipt.work_item_id).await.unwrap().unwrap()
+    );
     assert_eq!(claimed.state, State::InFlight);
     assert_eq!(claimed.progress.owner_token, Some(owner));
     assert_eq!(claimed.correlation_id.as_deref(), Some("c"));
@@ -54,8 +64,16 @@ async fn a_claim_writes_the_lease_by_the_databases_clock(fixture: Fixture) {
     let after = fixture.clock().await;
 
     let until = fixture.time_of("outbox", "locked_until", id).await;
-    assert!((before + micros(lease)..=after + micros(lease)).contains(&until), "{before} {until} {after}");
-    assert_eq!(fixture.live(&format!("owner_token = {}", fixture.literal(owner))).await, 1);
+    assert!(
+        (before + micros(lease)..=after + micros(lease)).contains(&until),
+        "{before} {until} {after}"
+    );
+    assert_eq!(
+        fixture
+            .live(&format!("owner_token = {}", fixture.literal(owner)))
+            .await,
+        1
+    );
 }
 
 /// Shows OBX-019, OBX-101, C-05.
@@ -64,10 +82,30 @@ async fn a_leased_message_is_nobody_elses(fixture: Fixture) {
     let outbox = fixture.room.outbox();
 
     assert!(fixture.claim(10).await.1.is_empty());
-    assert!(fixture.again().await.outbox().claim(OwnerToken::new(), LEASE, 10).await.unwrap().is_empty());
-    assert!(outbox.claim(owner, LEASE, 10).await.unwrap().is_empty(), "not even its owner's twice");
-    assert_eq!(outbox.get(id).await.unwrap().unwrap().state, State::InFlight);
-    assert_eq!(fixture.live(&format!("owner_token = {}", fixture.literal(owner))).await, 1);
+    assert!(
+        fixture
+            .again()
+            .await
+            .outbox()
+            .claim(OwnerToken::new(), LEASE, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        outbox.claim(owner, LEASE, 10).await.unwrap().is_empty(),
+        "not even its owner's twice"
+    );
+    assert_eq!(
+        outbox.get(id).await.unwrap().unwrap().state,
+        State::InFlight
+    );
+    assert_eq!(
+        fixture
+            .live(&format!("owner_token = {}", fixture.literal(owner)))
+            .await,
+        1
+    );
 }
 
 /// The lease ends by itself; no reap is needed.
@@ -76,7 +114,10 @@ async fn a_leased_message_is_nobody_elses(fixture: Fixture) {
 async fn an_expired_lease_is_claimed_without_a_reap(fixture: Fixture) {
     let id = fixture.enqueue(1).await[0];
     let outbox = fixture.room.outbox();
-    outbox.claim(OwnerToken::new(), Duration::from_millis(300), 1).await.unwrap();
+    outbox
+        .claim(OwnerToken::new(), Duration::from_millis(300), 1)
+        .await
+        .unwrap();
     let until = fixture.time_of("outbox", "locked_until", id).await;
 
     let owner = OwnerToken::new();
@@ -85,7 +126,11 @@ async fn an_expired_lease_is_claimed_without_a_reap(fixture: Fixture) {
     assert_eq!(claimed.id, id);
     assert_eq!(claimed.progress.owner_token, Some(owner));
     let claimed_at = fixture.time_of("outbox", "locked_until", id).await - micros(LEASE);
-    assert!(claimed_at > until, "claimed {} µs too early", until - claimed_at);
+    assert!(
+        claimed_at > until,
+        "claimed {} µs too early",
+        until - claimed_at
+    );
     assert_eq!(claimed.progress.attempt_count, 0);
 }
 
@@ -97,14 +142,24 @@ async fn a_lease_holds_through_its_last_instant(fixture: Fixture) {
     let id = fixture.enqueue(1).await[0];
     let outbox = fixture.room.outbox();
     let lease = Duration::from_millis(4);
-    let claim = async || outbox.claim(OwnerToken::new(), lease, 1).await.unwrap().pop();
+    let claim = async || {
+        outbox
+            .claim(OwnerToken::new(), lease, 1)
+            .await
+            .unwrap()
+            .pop()
+    };
     claim().await.unwrap();
 
     for _ in 0..40 {
         let until = fixture.time_of("outbox", "locked_until", id).await;
         while claim().await.is_none() {}
         let claimed_at = fixture.time_of("outbox", "locked_until", id).await - micros(lease);
-        assert!(claimed_at > until, "claimed {} µs too early", until - claimed_at);
+        assert!(
+            claimed_at > until,
+            "claimed {} µs too early",
+            until - claimed_at
+        );
     }
 }
 
@@ -127,9 +182,18 @@ async fn the_boundaries_are_exact(fixture: Fixture) {
     };
 
     let microsecond = "interval '1 microsecond'";
-    assert!(!claimed(arrange("", "")).await, "a lease that ends now still holds");
-    assert!(claimed(arrange(&format!("- {microsecond}"), "")).await, "due now, lease past");
-    assert!(!claimed(arrange("- interval '1 hour'", &format!("+ {microsecond}"))).await, "not due yet");
+    assert!(
+        !claimed(arrange("", "")).await,
+        "a lease that ends now still holds"
+    );
+    assert!(
+        claimed(arrange(&format!("- {microsecond}"), "")).await,
+        "due now, lease past"
+    );
+    assert!(
+        !claimed(arrange("- interval '1 hour'", &format!("+ {microsecond}"))).await,
+        "not due yet"
+    );
     assert!(fixture.room.outbox().get(id).await.unwrap().is_some());
 }
 
@@ -145,8 +209,14 @@ async fn done_and_dead_messages_are_never_claimed(fixture: Fixture) {
     fixture.skip_backoff().await;
     outbox.reap().await.unwrap();
     assert!(fixture.claim(10).await.1.is_empty());
-    assert_eq!(outbox.get(ids[0]).await.unwrap().unwrap().state, State::Done);
-    assert_eq!(outbox.get(ids[1]).await.unwrap().unwrap().state, State::Dead);
+    assert_eq!(
+        outbox.get(ids[0]).await.unwrap().unwrap().state,
+        State::Done
+    );
+    assert_eq!(
+        outbox.get(ids[1]).await.unwrap().unwrap().state,
+        State::Dead
+    );
 }
 
 /// Shows OBX-017, OBX-019, OBX-100, OBX-101.
@@ -181,7 +251,10 @@ async fn a_claim_steps_over_locked_rows(fixture: Fixture) {
     let mut client = fixture.postgres().await;
     let transaction = client.transaction().await.unwrap();
     let lock = fixture.fill("SELECT 1 FROM {outbox} WHERE id = $1 FOR UPDATE");
-    transaction.execute(&lock, &[&ids[1].as_uuid()]).await.unwrap();
+    transaction
+        .execute(&lock, &[&ids[1].as_uuid()])
+        .await
+        .unwrap();
 
     let (_, claimed) = fixture.claim(10).await;
     assert_eq!(claimed, [ids[0], ids[2]]);
@@ -199,7 +272,12 @@ async fn impossible_claims_are_refused(fixture: Fixture) {
     let out_of_range = |param| ErrorKind::OutOfRange { param };
 
     for (owner, lease, batch, kind) in [
-        (nobody, LEASE, 1, ErrorKind::InvalidArgument { param: "owner" }),
+        (
+            nobody,
+            LEASE,
+            1,
+            ErrorKind::InvalidArgument { param: "owner" },
+        ),
         (owner, Duration::ZERO, 1, out_of_range("lease")),
         (owner, Duration::from_nanos(1), 1, out_of_range("lease")),
         (owner, year, 1, out_of_range("lease")),
@@ -208,9 +286,17 @@ async fn impossible_claims_are_refused(fixture: Fixture) {
         (owner, LEASE, 10_001, out_of_range("batch")),
         (owner, LEASE, usize::MAX, out_of_range("batch")),
     ] {
-        assert_eq!(outbox.claim(owner, lease, batch).await.unwrap_err().kind(), kind);
+        assert_eq!(
+            outbox.claim(owner, lease, batch).await.unwrap_err().kind(),
+            kind
+        );
     }
-    assert_eq!(fixture.live("locked_until IS NULL AND delivery_count = 0").await, 1);
+    assert_eq!(
+        fixture
+            .live("locked_until IS NULL AND delivery_count = 0")
+            .await,
+        1
+    );
 }
 
 /// A claim is a delivery; only an abandon is an attempt.
@@ -221,11 +307,26 @@ async fn a_claim_counts_deliveries_and_not_attempts(fixture: Fixture) {
     for delivery in 1..=3 {
         let (_, claimed) = fixture.claim(1).await;
         assert_eq!(claimed, [id]);
-        let progress = fixture.room.outbox().get(id).await.unwrap().unwrap().progress;
-        assert_eq!((progress.delivery_count, progress.attempt_count), (delivery, 0));
+        let progress = fixture
+            .room
+            .outbox()
+            .get(id)
+            .await
+            .unwrap()
+            .unwrap()
+            .progress;
+        assert_eq!(
+            (progress.delivery_count, progress.attempt_count),
+            (delivery, 0)
+        );
         fixture.expire_leases().await;
     }
-    assert_eq!(fixture.live("delivery_count = 3 AND attempt_count = 0").await, 1);
+    assert_eq!(
+        fixture
+            .live("delivery_count = 3 AND attempt_count = 0")
+            .await,
+        1
+    );
 }
 
 /// Due, next attempt and lease must all allow it.
@@ -233,7 +334,12 @@ async fn a_claim_counts_deliveries_and_not_attempts(fixture: Fixture) {
 /// Shows OBX-018, OBX-019, OBX-040, C-07.
 async fn a_message_in_backoff_is_not_claimed(fixture: Fixture) {
     let (owner, id) = fixture.enqueue_and_claim().await;
-    fixture.room.outbox().abandon(owner, &[id], Abandon::after(Duration::from_secs(60))).await.unwrap();
+    fixture
+        .room
+        .outbox()
+        .abandon(owner, &[id], Abandon::after(Duration::from_secs(60)))
+        .await
+        .unwrap();
 
     assert!(fixture.claim(10).await.1.is_empty());
     fixture.skip_backoff().await;
@@ -270,14 +376,20 @@ async fn claims_in_a_row_miss_nothing(fixture: Fixture) {
     let mut got = HashSet::new();
     for round in 0..20 {
         let (_, claimed) = fixture.claim(3).await;
-        assert!(claimed.iter().all(|id| got.insert(*id)), "claimed twice in round {round}");
+        assert!(
+            claimed.iter().all(|id| got.insert(*id)),
+            "claimed twice in round {round}"
+        );
     }
     assert_eq!(got.len(), 60);
 
     let ids = fixture.enqueue(2).await;
     let past = fixture.time(fixture.clock().await - 60_000_000);
     fixture
-        .sql(&format!("UPDATE {{outbox}} SET next_attempt_at = {past} WHERE id = {}", fixture.literal(ids[1])))
+        .sql(&format!(
+            "UPDATE {{outbox}} SET next_attempt_at = {past} WHERE id = {}",
+            fixture.literal(ids[1])
+        ))
         .await;
     let (_, claimed) = fixture.claim(2).await;
     assert_eq!(claimed.iter().collect::<HashSet<_>>(), ids.iter().collect());

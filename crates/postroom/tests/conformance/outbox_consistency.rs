@@ -14,7 +14,15 @@ use testkit::{Backend, Fixture, LEASE, eventually};
 async fn many_workers_share_a_queue(fixture: Fixture) {
     let ids: HashSet<_> = {
         let messages = vec![Message::new("a", "b"); 300];
-        fixture.room.outbox().enqueue_many(&messages).await.unwrap().iter().map(|receipt| receipt.work_item_id).collect()
+        fixture
+            .room
+            .outbox()
+            .enqueue_many(&messages)
+            .await
+            .unwrap()
+            .iter()
+            .map(|receipt| receipt.work_item_id)
+            .collect()
     };
     let mut workers = Vec::new();
     for worker in 0..6 {
@@ -30,10 +38,16 @@ async fn many_workers_share_a_queue(fixture: Fixture) {
                 for message in claimed {
                     if worker % 2 == 0 && message.progress.attempt_count == 0 {
                         let how = Abandon::after(Duration::ZERO);
-                        assert_eq!(outbox.abandon(owner, &[message.id], how).await.unwrap(), [message.id]);
+                        assert_eq!(
+                            outbox.abandon(owner, &[message.id], how).await.unwrap(),
+                            [message.id]
+                        );
                         abandoned += 1;
                     } else {
-                        assert_eq!(outbox.ack(owner, &[message.id]).await.unwrap(), [message.id]);
+                        assert_eq!(
+                            outbox.ack(owner, &[message.id]).await.unwrap(),
+                            [message.id]
+                        );
                         acked.push(message.id);
                     }
                 }
@@ -49,7 +63,13 @@ async fn many_workers_share_a_queue(fixture: Fixture) {
 
     assert_eq!(acked.len(), 300);
     assert_eq!(acked.into_iter().collect::<HashSet<_>>(), ids);
-    assert_eq!((fixture.rows("outbox").await, fixture.rows("outbox_done").await), (0, 300));
+    assert_eq!(
+        (
+            fixture.rows("outbox").await,
+            fixture.rows("outbox_done").await
+        ),
+        (0, 300)
+    );
     let attempts = "SELECT CAST(sum(attempt_count) AS bigint) FROM {outbox_done}";
     assert_eq!(fixture.number(attempts).await, abandoned);
     let deliveries = "SELECT CAST(sum(delivery_count) AS bigint) FROM {outbox_done}";
@@ -70,7 +90,9 @@ async fn a_message_is_claimed_by_one_of_many(fixture: Fixture) {
             .iter()
             .map(|room| {
                 let outbox = room.outbox();
-                tokio::spawn(async move { outbox.claim(OwnerToken::new(), LEASE, 2).await.unwrap() })
+                tokio::spawn(
+                    async move { outbox.claim(OwnerToken::new(), LEASE, 2).await.unwrap() },
+                )
             })
             .collect();
         let mut holders: HashMap<WorkItemId, usize> = HashMap::new();
@@ -79,7 +101,11 @@ async fn a_message_is_claimed_by_one_of_many(fixture: Fixture) {
                 *holders.entry(message.id).or_default() += 1;
             }
         }
-        assert_eq!(holders, ids.into_iter().map(|id| (id, 1)).collect(), "round {round}");
+        assert_eq!(
+            holders,
+            ids.into_iter().map(|id| (id, 1)).collect(),
+            "round {round}"
+        );
     }
 }
 
@@ -99,7 +125,12 @@ async fn a_claim_sees_nothing_that_is_not_committed(fixture: Fixture) {
         Backend::Sqlite => {
             let mut connection = fixture.sqlite();
             let mut transaction = connection.transaction().unwrap();
-            fixture.room.outbox().enqueue_in(&mut transaction, &message).await.unwrap();
+            fixture
+                .room
+                .outbox()
+                .enqueue_in(&mut transaction, &message)
+                .await
+                .unwrap();
             let claim = tokio::spawn(claim);
             for _ in 0..100 {
                 tokio::task::yield_now().await;
@@ -111,7 +142,12 @@ async fn a_claim_sees_nothing_that_is_not_committed(fixture: Fixture) {
         Backend::Postgres => {
             let mut client = fixture.postgres().await;
             let mut transaction = client.transaction().await.unwrap();
-            fixture.room.outbox().enqueue_in(&mut transaction, &message).await.unwrap();
+            fixture
+                .room
+                .outbox()
+                .enqueue_in(&mut transaction, &message)
+                .await
+                .unwrap();
             let taken = fixture.fill("SELECT FROM {outbox_claim}(gen_random_uuid(), '1 hour', 1)");
             assert_eq!(transaction.execute(&taken, &[]).await.unwrap(), 1);
             assert!(fixture.claim(10).await.1.is_empty());
@@ -120,7 +156,10 @@ async fn a_claim_sees_nothing_that_is_not_committed(fixture: Fixture) {
         }
     };
 
-    assert_eq!(claimed.iter().map(|message| message.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(
+        claimed.iter().map(|message| message.id).collect::<Vec<_>>(),
+        [id]
+    );
     assert_eq!(fixture.live("topic = 'uncommitted'").await, 0);
     assert_eq!(fixture.live("delivery_count = 1").await, 1);
 }
@@ -133,11 +172,17 @@ async fn a_claim_is_one_transaction(fixture: Fixture) {
     assert_eq!(fixture.claim(1).await.1, ids[..1]);
     let long_ago = fixture.time(fixture.clock().await - 60_000_000);
     fixture
-        .sql(&format!("UPDATE {{outbox}} SET next_attempt_at = {long_ago} WHERE id = {}", fixture.literal(ids[3])))
+        .sql(&format!(
+            "UPDATE {{outbox}} SET next_attempt_at = {long_ago} WHERE id = {}",
+            fixture.literal(ids[3])
+        ))
         .await;
 
     let (owner, claimed) = fixture.claim(10).await;
-    assert_eq!(claimed.iter().collect::<HashSet<_>>(), ids[1..].iter().collect());
+    assert_eq!(
+        claimed.iter().collect::<HashSet<_>>(),
+        ids[1..].iter().collect()
+    );
     let transactions = format!(
         "SELECT count(DISTINCT xmin::text) FROM {{outbox}} WHERE owner_token = {}",
         fixture.literal(owner)
@@ -157,14 +202,26 @@ async fn a_call_that_fails_leaves_nothing_behind(fixture: Fixture) {
     outbox.ack(owner, &ids).await.unwrap_err();
     outbox.fail(owner, &ids, "no").await.unwrap_err();
     fixture.allow("DELETE").await;
-    assert_eq!((fixture.rows("outbox_done").await, fixture.rows("outbox_dead").await), (0, 0));
+    assert_eq!(
+        (
+            fixture.rows("outbox_done").await,
+            fixture.rows("outbox_dead").await
+        ),
+        (0, 0)
+    );
 
     outbox.fail(owner, &ids, "no").await.unwrap();
     fixture.refuse("DELETE", "outbox_dead").await;
     outbox.replay(&ids).await.unwrap_err();
     outbox.purge(&ids).await.unwrap_err();
     fixture.allow("DELETE").await;
-    assert_eq!((fixture.rows("outbox").await, fixture.rows("outbox_dead").await), (0, 3));
+    assert_eq!(
+        (
+            fixture.rows("outbox").await,
+            fixture.rows("outbox_dead").await
+        ),
+        (0, 3)
+    );
     assert_eq!(outbox.replay(&ids).await.unwrap().len(), 3);
 }
 
@@ -177,17 +234,26 @@ async fn a_deadlock_is_survived(fixture: Fixture) {
     let (owner, mut ids) = fixture.claim(2).await;
     ids.sort();
     let mut client = fixture.postgres().await;
-    client.batch_execute("SET deadlock_timeout = '60s'").await.unwrap();
+    client
+        .batch_execute("SET deadlock_timeout = '60s'")
+        .await
+        .unwrap();
     let transaction = client.transaction().await.unwrap();
     let lock = fixture.fill("SELECT 1 FROM {outbox} WHERE id = $1 FOR UPDATE");
-    transaction.execute(&lock, &[&ids[1].as_uuid()]).await.unwrap();
+    transaction
+        .execute(&lock, &[&ids[1].as_uuid()])
+        .await
+        .unwrap();
 
     let (outbox, both) = (fixture.room.outbox(), ids.clone());
     let ack = tokio::spawn(async move { outbox.ack(owner, &both).await });
     let waiting = "SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid \
                    WHERE NOT l.granted AND a.query LIKE '%' || (SELECT '{outbox_ack}') || '%'";
     eventually(async || (fixture.number(waiting).await > 0).then_some(())).await;
-    transaction.execute(&lock, &[&ids[0].as_uuid()]).await.unwrap();
+    transaction
+        .execute(&lock, &[&ids[0].as_uuid()])
+        .await
+        .unwrap();
     transaction.commit().await.unwrap();
 
     let mut acked = ack.await.unwrap().unwrap();
@@ -252,7 +318,13 @@ async fn crossing_settlements_count_exactly(fixture: Fixture) {
             let mut failed = 0;
             loop {
                 let owner = OwnerToken::new();
-                let ids: Vec<_> = outbox.claim(owner, LEASE, 3).await.unwrap().iter().map(|message| message.id).collect();
+                let ids: Vec<_> = outbox
+                    .claim(owner, LEASE, 3)
+                    .await
+                    .unwrap()
+                    .iter()
+                    .map(|message| message.id)
+                    .collect();
                 match (ids.len(), worker) {
                     (0, _) => return failed,
                     (_, 0) => failed += outbox.fail(owner, &ids, "no").await.unwrap().len(),
@@ -267,10 +339,18 @@ async fn crossing_settlements_count_exactly(fixture: Fixture) {
     }
 
     let failed = i32::try_from(failed).unwrap();
-    let status = if failed > 0 { JoinStatus::Failed } else { JoinStatus::Completed };
+    let status = if failed > 0 {
+        JoinStatus::Failed
+    } else {
+        JoinStatus::Completed
+    };
     for join in all {
         let join = joins.get(join).await.unwrap().unwrap();
-        let steps = (i64::from(join.completed_steps), i64::from(join.failed_steps), join.status);
+        let steps = (
+            i64::from(join.completed_steps),
+            i64::from(join.failed_steps),
+            join.status,
+        );
         assert_eq!(steps, (i64::from(80 - failed), i64::from(failed), status));
     }
 }
@@ -299,7 +379,13 @@ async fn a_call_that_is_dropped_is_done_or_undone(fixture: Fixture) {
         .await;
         assert_eq!(settled, [id]);
     }
-    assert_eq!((fixture.rows("outbox").await, fixture.rows("outbox_done").await), (0, 20));
+    assert_eq!(
+        (
+            fixture.rows("outbox").await,
+            fixture.rows("outbox_done").await
+        ),
+        (0, 20)
+    );
 }
 
 testkit::mount!(

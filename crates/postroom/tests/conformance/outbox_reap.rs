@@ -9,15 +9,27 @@ use testkit::{Fixture, LEASE, eventually};
 async fn a_reap_frees_what_has_expired(fixture: Fixture) {
     let outbox = fixture.room.outbox();
     let ids = fixture.enqueue(3).await;
-    outbox.claim(OwnerToken::new(), Duration::from_millis(300), 2).await.unwrap();
+    outbox
+        .claim(OwnerToken::new(), Duration::from_millis(300), 2)
+        .await
+        .unwrap();
     let (holder, held) = fixture.claim(1).await;
     assert_eq!(held, ids[2..]);
 
-    let reaped = eventually(async || Some(outbox.reap().await.unwrap()).filter(|count| *count > 0)).await;
+    let reaped =
+        eventually(async || Some(outbox.reap().await.unwrap()).filter(|count| *count > 0)).await;
 
     assert_eq!(reaped, 2);
-    assert_eq!(fixture.live("locked_until IS NULL AND owner_token IS NULL").await, 2);
-    let still_held = format!("owner_token = {} AND locked_until IS NOT NULL", fixture.literal(holder));
+    assert_eq!(
+        fixture
+            .live("locked_until IS NULL AND owner_token IS NULL")
+            .await,
+        2
+    );
+    let still_held = format!(
+        "owner_token = {} AND locked_until IS NOT NULL",
+        fixture.literal(holder)
+    );
     assert_eq!(fixture.live(&still_held).await, 1);
     assert_eq!(fixture.claim(10).await.1, ids[..2]);
 }
@@ -59,11 +71,23 @@ async fn a_reap_leaves_done_and_dead_alone(fixture: Fixture) {
     let (owner, ids) = fixture.claim(2).await;
     outbox.ack(owner, &ids[..1]).await.unwrap();
     outbox.fail(owner, &ids[1..], "no").await.unwrap();
-    let before = [outbox.get(ids[0]).await.unwrap(), outbox.get(ids[1]).await.unwrap()];
+    let before = [
+        outbox.get(ids[0]).await.unwrap(),
+        outbox.get(ids[1]).await.unwrap(),
+    ];
 
     assert_eq!(outbox.reap().await.unwrap(), 0);
-    assert_eq!([outbox.get(ids[0]).await.unwrap(), outbox.get(ids[1]).await.unwrap()], before);
-    assert_eq!(before.map(|message| message.unwrap().state), [State::Done, State::Dead]);
+    assert_eq!(
+        [
+            outbox.get(ids[0]).await.unwrap(),
+            outbox.get(ids[1]).await.unwrap()
+        ],
+        before
+    );
+    assert_eq!(
+        before.map(|message| message.unwrap().state),
+        [State::Done, State::Dead]
+    );
 }
 
 /// Whoever polls may call it as often as he likes.
@@ -93,7 +117,8 @@ async fn two_reapers_share_the_work(fixture: Fixture) {
         let (one, two) = (fixture.room.outbox(), other.outbox());
         let one = tokio::spawn(async move { one.reap().await.unwrap() });
         let two = tokio::spawn(async move { two.reap().await.unwrap() });
-        let reaped = one.await.unwrap() + two.await.unwrap() + fixture.room.outbox().reap().await.unwrap();
+        let reaped =
+            one.await.unwrap() + two.await.unwrap() + fixture.room.outbox().reap().await.unwrap();
         assert_eq!(reaped, 50, "round {round}");
     }
 }
@@ -104,10 +129,23 @@ async fn a_reap_counts_no_attempt(fixture: Fixture) {
     fixture.expire_leases().await;
     fixture.room.outbox().reap().await.unwrap();
 
-    assert_eq!(fixture.live("attempt_count = 0 AND delivery_count = 1 AND last_error IS NULL").await, 1);
-    assert_eq!(fixture.room.outbox().get(id).await.unwrap().unwrap().state, State::Ready);
+    assert_eq!(
+        fixture
+            .live("attempt_count = 0 AND delivery_count = 1 AND last_error IS NULL")
+            .await,
+        1
+    );
+    assert_eq!(
+        fixture.room.outbox().get(id).await.unwrap().unwrap().state,
+        State::Ready
+    );
     fixture.claim(1).await;
-    assert_eq!(fixture.live("attempt_count = 0 AND delivery_count = 2").await, 1);
+    assert_eq!(
+        fixture
+            .live("attempt_count = 0 AND delivery_count = 2")
+            .await,
+        1
+    );
 }
 
 /// Reaped, then claimable as before: a backoff that was running goes on.
@@ -116,7 +154,9 @@ async fn a_reap_counts_no_attempt(fixture: Fixture) {
 async fn a_reap_does_not_shorten_a_wait(fixture: Fixture) {
     let (_, id) = fixture.enqueue_and_claim().await;
     let later = fixture.time(fixture.clock().await + 3_600_000_000);
-    fixture.sql(&format!("UPDATE {{outbox}} SET next_attempt_at = {later}")).await;
+    fixture
+        .sql(&format!("UPDATE {{outbox}} SET next_attempt_at = {later}"))
+        .await;
     fixture.expire_leases().await;
 
     assert_eq!(fixture.room.outbox().reap().await.unwrap(), 1);
@@ -157,13 +197,27 @@ async fn an_ack_that_races_a_reap_has_one_winner(fixture: Fixture) {
                 assert_eq!(state, State::Ready, "round {round}");
                 let owner = OwnerToken::new();
                 let claimed = fixture.room.outbox().claim(owner, LEASE, 1).await.unwrap();
-                assert_eq!(fixture.room.outbox().ack(owner, &[claimed[0].id]).await.unwrap(), [id]);
+                assert_eq!(
+                    fixture
+                        .room
+                        .outbox()
+                        .ack(owner, &[claimed[0].id])
+                        .await
+                        .unwrap(),
+                    [id]
+                );
             }
             both => panic!("round {round}: acked and reaped {both:?}"),
         }
     }
     assert_eq!(acks + reaps, 60);
-    assert_eq!((fixture.rows("outbox").await, fixture.rows("outbox_done").await), (0, 60));
+    assert_eq!(
+        (
+            fixture.rows("outbox").await,
+            fixture.rows("outbox_done").await
+        ),
+        (0, 60)
+    );
 }
 
 testkit::mount!(

@@ -17,14 +17,20 @@ async fn save(fixture: &Fixture, envelopes: &[(Endpoint, Envelope)]) -> Vec<Stri
         Backend::Sqlite => {
             let mut connection = fixture.sqlite();
             let mut transaction = connection.transaction().unwrap();
-            let ids = outbox.save_batch(&mut transaction, envelopes).await.unwrap();
+            let ids = outbox
+                .save_batch(&mut transaction, envelopes)
+                .await
+                .unwrap();
             transaction.commit().unwrap();
             ids
         }
         Backend::Postgres => {
             let mut client = fixture.postgres().await;
             let mut transaction = client.transaction().await.unwrap();
-            let ids = outbox.save_batch(&mut transaction, envelopes).await.unwrap();
+            let ids = outbox
+                .save_batch(&mut transaction, envelopes)
+                .await
+                .unwrap();
             transaction.commit().await.unwrap();
             ids
         }
@@ -35,13 +41,25 @@ async fn save(fixture: &Fixture, envelopes: &[(Endpoint, Envelope)]) -> Vec<Stri
 async fn saved(fixture: &Fixture, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
     for number in 0..count {
-        ids.extend(save(fixture, &[(orders(), Envelope::new(number.to_string(), "order", "x"))]).await);
+        ids.extend(
+            save(
+                fixture,
+                &[(orders(), Envelope::new(number.to_string(), "order", "x"))],
+            )
+            .await,
+        );
     }
     ids
 }
 
 async fn load_ids(outbox: &TransportOutbox, batch: usize) -> Vec<String> {
-    outbox.load_pending(batch).await.unwrap().into_iter().map(|message| message.id).collect()
+    outbox
+        .load_pending(batch)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|message| message.id)
+        .collect()
 }
 
 /// Shows HDT-01.
@@ -52,7 +70,10 @@ async fn an_envelope_is_saved_in_the_callers_transaction(fixture: Fixture) {
         Backend::Sqlite => {
             let mut connection = fixture.sqlite();
             let mut undone = connection.transaction().unwrap();
-            outbox.save(&mut undone, &orders(), &envelope).await.unwrap();
+            outbox
+                .save(&mut undone, &orders(), &envelope)
+                .await
+                .unwrap();
             undone.rollback().unwrap();
             assert_eq!(fixture.rows("outbox").await, 0);
             let mut kept = connection.transaction().unwrap();
@@ -63,7 +84,10 @@ async fn an_envelope_is_saved_in_the_callers_transaction(fixture: Fixture) {
         Backend::Postgres => {
             let mut client = fixture.postgres().await;
             let mut undone = client.transaction().await.unwrap();
-            outbox.save(&mut undone, &orders(), &envelope).await.unwrap();
+            outbox
+                .save(&mut undone, &orders(), &envelope)
+                .await
+                .unwrap();
             undone.rollback().await.unwrap();
             assert_eq!(fixture.rows("outbox").await, 0);
             let mut kept = client.transaction().await.unwrap();
@@ -79,23 +103,41 @@ async fn an_envelope_is_saved_in_the_callers_transaction(fixture: Fixture) {
 ///
 /// Shows HDT-01, HDT-03.
 async fn an_envelope_comes_back_as_it_was(fixture: Fixture) {
-    let payloads: [&[u8]; 5] = [b"", b"{\"id\":7}", "🦀 \n'".as_bytes(), &[0, 159, 146, 150, 255], b"nul\0nul"];
+    let payloads: [&[u8]; 5] = [
+        b"",
+        b"{\"id\":7}",
+        "🦀 \n'".as_bytes(),
+        &[0, 159, 146, 150, 255],
+        b"nul\0nul",
+    ];
     let envelopes: Vec<_> = payloads
         .iter()
         .enumerate()
         .map(|(number, payload)| {
-            let envelope = Envelope::new(format!("m-{number}"), "order.Created", *payload).header("Trace", "ü 1");
+            let envelope = Envelope::new(format!("m-{number}"), "order.Created", *payload)
+                .header("Trace", "ü 1");
             (orders(), envelope)
         })
         .collect();
     let ids = save(&fixture, &envelopes).await;
 
-    let loaded = fixture.room.transport_outbox().load_pending(100).await.unwrap();
+    let loaded = fixture
+        .room
+        .transport_outbox()
+        .load_pending(100)
+        .await
+        .unwrap();
     assert_eq!(loaded.len(), 5);
     for (id, (destination, envelope)) in ids.iter().zip(&envelopes) {
         let message = loaded.iter().find(|message| message.id == *id).unwrap();
-        assert_eq!((&message.destination, &message.envelope), (destination, envelope));
-        assert_eq!((message.attempts, message.scheduled_at, message.processed_at), (0, None, None));
+        assert_eq!(
+            (&message.destination, &message.envelope),
+            (destination, envelope)
+        );
+        assert_eq!(
+            (message.attempts, message.scheduled_at, message.processed_at),
+            (0, None, None)
+        );
         assert_eq!(message.error_message, None);
     }
 }
@@ -105,10 +147,16 @@ async fn a_batch_is_saved_whole_or_not_at_all(fixture: Fixture) {
     let outbox = fixture.room.transport_outbox();
     let good = || (orders(), Envelope::new("m", "order", "x"));
     let bad = [
-        (Endpoint::new("orders", ""), Envelope::new("m", "order", "x")),
+        (
+            Endpoint::new("orders", ""),
+            Envelope::new("m", "order", "x"),
+        ),
         (orders(), Envelope::new("", "order", "x")),
         (orders(), Envelope::new("m", "", "x")),
-        (orders(), Envelope::new("m", "order", "x").header("postroom-destination", "elsewhere")),
+        (
+            orders(),
+            Envelope::new("m", "order", "x").header("postroom-destination", "elsewhere"),
+        ),
     ];
     for bad in bad {
         let batch = [good(), bad, good()];
@@ -122,7 +170,10 @@ async fn a_batch_is_saved_whole_or_not_at_all(fixture: Fixture) {
             Backend::Postgres => {
                 let mut client = fixture.postgres().await;
                 let mut transaction = client.transaction().await.unwrap();
-                let error = outbox.save_batch(&mut transaction, &batch).await.unwrap_err();
+                let error = outbox
+                    .save_batch(&mut transaction, &batch)
+                    .await
+                    .unwrap_err();
                 assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }));
                 transaction.commit().await.unwrap();
             }
@@ -141,24 +192,48 @@ async fn pending_messages_are_loaded_oldest_first_and_at_most_a_batch(fixture: F
 
     assert_eq!(load_ids(&outbox, 2).await, ids[..2]);
     let rest = outbox.load_pending(100).await.unwrap();
-    assert_eq!(rest.iter().map(|message| &message.id).collect::<Vec<_>>(), ids[2..].iter().collect::<Vec<_>>());
-    assert!(rest.iter().all(|message| message.state == OutboxState::Processing));
+    assert_eq!(
+        rest.iter().map(|message| &message.id).collect::<Vec<_>>(),
+        ids[2..].iter().collect::<Vec<_>>()
+    );
+    assert!(
+        rest.iter()
+            .all(|message| message.state == OutboxState::Processing)
+    );
     assert!(rest.is_sorted_by_key(|message| message.created_at));
     assert!(outbox.load_pending(100).await.unwrap().is_empty());
-    assert_eq!(outbox.load_pending(0).await.unwrap_err().kind(), ErrorKind::OutOfRange { param: "batch" });
+    assert_eq!(
+        outbox.load_pending(0).await.unwrap_err().kind(),
+        ErrorKind::OutOfRange { param: "batch" }
+    );
 }
 
 /// Shows HDT-03.
 async fn a_scheduled_message_is_loaded_when_its_time_has_come(fixture: Fixture) {
     let soon = UNIX_EPOCH + Duration::from_micros((fixture.clock().await + 300_000).unsigned_abs());
     let never = SystemTime::now() + Duration::from_secs(86_400);
-    let messages = [Message::new("soon", "").due_at(soon), Message::new("never", "").due_at(never)];
+    let messages = [
+        Message::new("soon", "").due_at(soon),
+        Message::new("never", "").due_at(never),
+    ];
     fixture.room.outbox().enqueue_many(&messages).await.unwrap();
     let outbox = fixture.room.transport_outbox();
 
-    let loaded = eventually(async || Some(outbox.load_pending(10).await.unwrap()).filter(|loaded| !loaded.is_empty())).await;
-    assert_eq!(loaded.iter().map(|message| message.destination.address.as_str()).collect::<Vec<_>>(), ["soon"]);
-    assert!(fixture.clock().await >= i64::try_from(soon.duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap());
+    let loaded = eventually(async || {
+        Some(outbox.load_pending(10).await.unwrap()).filter(|loaded| !loaded.is_empty())
+    })
+    .await;
+    assert_eq!(
+        loaded
+            .iter()
+            .map(|message| message.destination.address.as_str())
+            .collect::<Vec<_>>(),
+        ["soon"]
+    );
+    assert!(
+        fixture.clock().await
+            >= i64::try_from(soon.duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap()
+    );
     assert_eq!(loaded[0].scheduled_at, Some(soon));
 }
 
@@ -166,7 +241,10 @@ async fn a_scheduled_message_is_loaded_when_its_time_has_come(fixture: Fixture) 
 async fn a_dispatched_message_says_so_and_when(fixture: Fixture) {
     let ids = saved(&fixture, 1).await;
     let outbox = fixture.room.transport_outbox();
-    assert_eq!(outbox.get(&ids[0]).await.unwrap().unwrap().state, OutboxState::Pending);
+    assert_eq!(
+        outbox.get(&ids[0]).await.unwrap().unwrap().state,
+        OutboxState::Pending
+    );
     outbox.load_pending(1).await.unwrap();
 
     let before = fixture.clock().await;
@@ -186,7 +264,10 @@ async fn a_failed_message_waits_for_its_retry(fixture: Fixture) {
     outbox.load_pending(1).await.unwrap();
 
     let before = fixture.clock().await;
-    outbox.mark_failed(&ids[0], "no route", Some(Duration::from_secs(3600))).await.unwrap();
+    outbox
+        .mark_failed(&ids[0], "no route", Some(Duration::from_secs(3600)))
+        .await
+        .unwrap();
     let after = fixture.clock().await;
 
     let message = outbox.get(&ids[0]).await.unwrap().unwrap();
@@ -199,7 +280,13 @@ async fn a_failed_message_waits_for_its_retry(fixture: Fixture) {
 
     fixture.skip_backoff().await;
     let again = outbox.load_pending(10).await.unwrap();
-    assert_eq!(again.iter().map(|message| (&message.id, message.attempts)).collect::<Vec<_>>(), [(&ids[0], 1)]);
+    assert_eq!(
+        again
+            .iter()
+            .map(|message| (&message.id, message.attempts))
+            .collect::<Vec<_>>(),
+        [(&ids[0], 1)]
+    );
 }
 
 /// Without a time, a failed message is tried again at once, and as often as it takes.
@@ -210,12 +297,30 @@ async fn a_failed_message_is_loaded_again_at_once(fixture: Fixture) {
     let outbox = fixture.room.transport_outbox();
     for attempts in 0..3 {
         let loaded = outbox.load_pending(10).await.unwrap();
-        assert_eq!((loaded[0].id.as_str(), loaded[0].attempts), (ids[0].as_str(), attempts));
+        assert_eq!(
+            (loaded[0].id.as_str(), loaded[0].attempts),
+            (ids[0].as_str(), attempts)
+        );
         outbox.mark_failed(&ids[0], "no route", None).await.unwrap();
     }
     assert_eq!(load_ids(&outbox, 10).await, ids);
     outbox.mark_dispatched(&ids[0]).await.unwrap();
-    assert_eq!(outbox.get(&ids[0]).await.unwrap().unwrap().state, OutboxState::Dispatched);
+    assert_eq!(
+        outbox.get(&ids[0]).await.unwrap().unwrap().state,
+        OutboxState::Dispatched
+    );
+}
+
+/// A retry does not lose a message its place: within a batch the oldest comes first.
+///
+/// Shows HDT-03, C-14.
+async fn a_failed_message_comes_before_younger_ones(fixture: Fixture) {
+    let ids = saved(&fixture, 2).await;
+    let outbox = fixture.room.transport_outbox();
+    assert_eq!(load_ids(&outbox, 1).await, ids[..1]);
+    outbox.mark_failed(&ids[0], "no route", None).await.unwrap();
+
+    assert_eq!(load_ids(&outbox, 10).await, ids);
 }
 
 /// Shows HDT-06, C-05, C-16.
@@ -231,7 +336,11 @@ async fn a_poisoned_message_is_given_up(fixture: Fixture) {
     let after = fixture.clock().await;
 
     let message = outbox.get(&ids[0]).await.unwrap().unwrap();
-    assert_eq!((message.state, message.attempts), (OutboxState::Poisoned, 1), "attempts are as they were");
+    assert_eq!(
+        (message.state, message.attempts),
+        (OutboxState::Poisoned, 1),
+        "attempts are as they were"
+    );
     assert_eq!(message.error_message.as_deref(), Some("for good"));
     assert!((before..=after).contains(&since_1970(message.processed_at)));
     fixture.skip_backoff().await;
@@ -243,14 +352,29 @@ async fn an_unknown_id_changes_nothing(fixture: Fixture) {
     let ids = saved(&fixture, 1).await;
     let outbox = fixture.room.transport_outbox();
     let unknown = postroom::WorkItemId::new().to_string();
-    for id in [unknown.as_str(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", "", "'; DROP TABLE outbox", ids[0].as_str()] {
+    for id in [
+        unknown.as_str(),
+        "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "",
+        "'; DROP TABLE outbox",
+        ids[0].as_str(),
+    ] {
         outbox.mark_dispatched(id).await.unwrap();
         outbox.mark_failed(id, "no", None).await.unwrap();
         outbox.mark_poisoned(id, "no").await.unwrap();
     }
     let message = outbox.get(&ids[0]).await.unwrap().unwrap();
-    assert_eq!((message.state, message.attempts, message.error_message), (OutboxState::Pending, 0, None));
-    assert_eq!((fixture.rows("outbox_done").await, fixture.rows("outbox_dead").await), (0, 0));
+    assert_eq!(
+        (message.state, message.attempts, message.error_message),
+        (OutboxState::Pending, 0, None)
+    );
+    assert_eq!(
+        (
+            fixture.rows("outbox_done").await,
+            fixture.rows("outbox_dead").await
+        ),
+        (0, 0)
+    );
 }
 
 /// Two dispatchers never load the same message, and one cannot mark what the other has loaded.
@@ -258,15 +382,24 @@ async fn an_unknown_id_changes_nothing(fixture: Fixture) {
 /// Shows C-15.
 async fn two_dispatchers_do_not_share_a_message(fixture: Fixture) {
     let ids = saved(&fixture, 4).await;
-    let (one, two) = (fixture.room.transport_outbox(), fixture.again().await.transport_outbox());
+    let (one, two) = (
+        fixture.room.transport_outbox(),
+        fixture.again().await.transport_outbox(),
+    );
     let (first, second) = (load_ids(&one, 2).await, load_ids(&two, 10).await);
     assert_eq!([first.clone(), second].concat(), ids);
 
     two.mark_dispatched(&first[0]).await.unwrap();
     two.mark_poisoned(&first[0], "no").await.unwrap();
-    assert_eq!(one.get(&first[0]).await.unwrap().unwrap().state, OutboxState::Processing);
+    assert_eq!(
+        one.get(&first[0]).await.unwrap().unwrap().state,
+        OutboxState::Processing
+    );
     one.mark_dispatched(&first[0]).await.unwrap();
-    assert_eq!(one.get(&first[0]).await.unwrap().unwrap().state, OutboxState::Dispatched);
+    assert_eq!(
+        one.get(&first[0]).await.unwrap().unwrap().state,
+        OutboxState::Dispatched
+    );
 }
 
 /// A dispatcher that lost its lease to another cannot mark the message any more.
@@ -274,7 +407,10 @@ async fn two_dispatchers_do_not_share_a_message(fixture: Fixture) {
 /// Shows C-15, C-18.
 async fn a_lost_lease_marks_nothing(fixture: Fixture) {
     let ids = saved(&fixture, 1).await;
-    let (slow, fast) = (fixture.room.transport_outbox(), fixture.again().await.transport_outbox());
+    let (slow, fast) = (
+        fixture.room.transport_outbox(),
+        fixture.again().await.transport_outbox(),
+    );
     let slow = slow.lease(Duration::from_millis(300));
     slow.load_pending(1).await.unwrap();
     eventually(async || (load_ids(&fast, 1).await == ids).then_some(())).await;
@@ -283,20 +419,37 @@ async fn a_lost_lease_marks_nothing(fixture: Fixture) {
     slow.mark_failed(&ids[0], "late", None).await.unwrap();
     slow.mark_poisoned(&ids[0], "late").await.unwrap();
     let message = fast.get(&ids[0]).await.unwrap().unwrap();
-    assert_eq!((message.state, message.attempts), (OutboxState::Processing, 0));
+    assert_eq!(
+        (message.state, message.attempts),
+        (OutboxState::Processing, 0)
+    );
     fast.mark_dispatched(&ids[0]).await.unwrap();
-    assert_eq!(fast.get(&ids[0]).await.unwrap().unwrap().state, OutboxState::Dispatched);
+    assert_eq!(
+        fast.get(&ids[0]).await.unwrap().unwrap().state,
+        OutboxState::Dispatched
+    );
 }
 
 /// A payload that somebody else spoilt does not keep the rest of the batch from being loaded.
 ///
 /// Shows HDT-03.
 async fn a_spoilt_message_does_not_stop_the_batch(fixture: Fixture) {
-    save(&fixture, &[(orders(), Envelope::new("m-1", "order", [0, 255]))]).await;
-    fixture.sql("UPDATE {outbox} SET payload = 'no base64!'").await;
+    save(
+        &fixture,
+        &[(orders(), Envelope::new("m-1", "order", [0, 255]))],
+    )
+    .await;
+    fixture
+        .sql("UPDATE {outbox} SET payload = 'no base64!'")
+        .await;
     let good = saved(&fixture, 1).await;
 
-    let loaded = fixture.room.transport_outbox().load_pending(10).await.unwrap();
+    let loaded = fixture
+        .room
+        .transport_outbox()
+        .load_pending(10)
+        .await
+        .unwrap();
     assert_eq!(loaded.len(), 2);
     assert_eq!(loaded[0].envelope.payload, b"no base64!");
     assert_eq!(loaded[1].id, good[0]);
@@ -309,14 +462,19 @@ async fn a_cleanup_takes_only_what_was_dispatched_before(fixture: Fixture) {
     outbox.load_pending(4).await.unwrap();
     outbox.mark_dispatched(&ids[0]).await.unwrap();
     outbox.mark_dispatched(&ids[1]).await.unwrap();
-    outbox.mark_failed(&ids[2], "no", Some(Duration::from_secs(60))).await.unwrap();
+    outbox
+        .mark_failed(&ids[2], "no", Some(Duration::from_secs(60)))
+        .await
+        .unwrap();
     outbox.mark_poisoned(&ids[3], "no").await.unwrap();
     let edge = fixture.clock().await - 3_600_000_000;
     let id = |index: usize| ids[index].parse().unwrap();
     fixture.settled_at("outbox_done", id(0), edge - 1).await;
     fixture.settled_at("outbox_done", id(1), edge).await;
     fixture.settled_at("outbox_dead", id(3), edge - 1).await;
-    fixture.age("outbox", "last_attempt_at", Duration::from_secs(86_400)).await;
+    fixture
+        .age("outbox", "last_attempt_at", Duration::from_secs(86_400))
+        .await;
 
     let older_than = UNIX_EPOCH + Duration::from_micros(edge.unsigned_abs());
     assert_eq!(outbox.cleanup_dispatched(older_than).await.unwrap(), 1);
@@ -330,7 +488,13 @@ async fn a_cleanup_takes_only_what_was_dispatched_before(fixture: Fixture) {
 }
 
 fn since_1970(time: Option<SystemTime>) -> i64 {
-    i64::try_from(time.unwrap().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap()
+    i64::try_from(
+        time.unwrap()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_micros(),
+    )
+    .unwrap()
 }
 
 testkit::mount!(
@@ -342,6 +506,7 @@ testkit::mount!(
     a_dispatched_message_says_so_and_when,
     a_failed_message_waits_for_its_retry,
     a_failed_message_is_loaded_again_at_once,
+    a_failed_message_comes_before_younger_ones,
     a_poisoned_message_is_given_up,
     an_unknown_id_changes_nothing,
     two_dispatchers_do_not_share_a_message,

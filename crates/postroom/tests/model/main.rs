@@ -17,14 +17,20 @@ use testkit::{Backend, Fixture};
 /// Shows OBX-030, OBX-031, OBX-045, OBX-048, IBX-046, IBX-064, JOIN-023, C-18, C-21, C-31.
 #[test]
 fn sqlite_agrees_with_the_model() {
-    agree(Backend::Sqlite, 48);
+    agree(Backend::Sqlite, 96);
 }
 
 /// Shows OBX-030, OBX-031, OBX-045, OBX-048, IBX-046, IBX-064, JOIN-023, C-18, C-21, C-31.
 #[test]
 fn postgres_agrees_with_the_model() {
-    agree(Backend::Postgres, 16);
+    agree(Backend::Postgres, 24);
 }
+
+/// Every sequence starts from nothing; that is faster than a store of its own for each.
+const EMPTY: &str = "
+    DELETE FROM {outbox}; DELETE FROM {outbox_done}; DELETE FROM {outbox_dead};
+    DELETE FROM {inbox}; DELETE FROM {inbox_done}; DELETE FROM {inbox_dead}; DELETE FROM {inbox_seen};
+    DELETE FROM {outbox_join_wait}; DELETE FROM {outbox_join_member}; DELETE FROM {outbox_join};";
 
 fn agree(backend: Backend, cases: u32) {
     let cases = std::env::var("POSTROOM_MODEL_CASES").map_or(cases, |text| text.parse().unwrap());
@@ -43,17 +49,11 @@ fn agree(backend: Backend, cases: u32) {
         .enable_all()
         .build()
         .unwrap();
+    let fixture = runtime.block_on(Fixture::new(backend));
     let outcome = TestRunner::new(config).run(&op::sequences(), |ops| {
         runtime.block_on(async {
-            let fixture = Fixture::new(backend).await;
-            let outcome = run(&fixture, ops).await;
-            if backend == Backend::Postgres {
-                let schema = fixture.schema.as_deref().unwrap();
-                fixture
-                    .sql(&format!("DROP SCHEMA \"{schema}\" CASCADE"))
-                    .await;
-            }
-            outcome
+            fixture.sql(EMPTY).await;
+            run(&fixture, ops).await
         })
     });
     if let Err(error) = outcome {

@@ -1,5 +1,7 @@
--- $1 work item id.
+-- $1 work item id. An id that was enqueued anew may be in two places: the live one counts.
 SELECT {shown}
 FROM {queue+_all} AS q
 {with_seen}
 WHERE q.id = $1::uuid
+ORDER BY q.status
+LIMIT 1

@@ -82,8 +82,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             .replace("{in_join}", in_join)
     };
     let held = "(SELECT message_id FROM {queue} WHERE owner_token = ?1 AND id IN {ids})";
-    let expired = "(SELECT message_id FROM {queue+_done} WHERE processed_at < coalesce(?2, {now} - ?1) \
-                   ORDER BY processed_at LIMIT ?3)";
+    let chosen = "(SELECT message_id FROM temp.postroom_chosen)";
     let settled_as = |state: &str| {
         format!("(SELECT m.message_id FROM {{join_member}} AS m WHERE m.join_id = ?1 AND {{message_state}} = {state})")
     };
@@ -95,7 +94,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     vec![
         ("{count_completed}", only_outbox(count_steps("1", held, ""))),
         ("{count_failed}", only_outbox(count_steps("2", held, ""))),
-        ("{count_expired}", only_outbox(count_steps("1", expired, ""))),
+        ("{count_expired}", only_outbox(count_steps("1", chosen, ""))),
         ("{count_reported}", count_steps("?3", "(SELECT ?2)", in_join)),
         ("{count_done}", count_steps("1", &settled_as("1"), in_join)),
         ("{count_dead}", count_steps("2", &settled_as("2"), in_join)),
@@ -134,56 +133,19 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         // A key finds its dead row through the seen row: by key, the seen row must be the last to change.
         (
             "{revive_seen}",
-            only_inbox(match by {
-                By::WorkItem => {
-                    "UPDATE {inbox+_seen} SET state = 0, work_id = NULL WHERE (message_id, source) IN (\
-                     SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n"
-                }
-                By::Key => {
-                    "UPDATE {inbox+_seen} SET state = 0 WHERE (message_id, source) IN (\
-                     SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL AND id IN {dead_ids});\n"
-                }
-            }),
+            only_inbox(
+                "UPDATE {inbox+_seen} SET state = 0, work_id = NULL WHERE (message_id, source) IN (\
+                 SELECT message_id, source FROM {inbox+_dead} WHERE topic IS NULL \
+                 AND seq IN (SELECT seq FROM temp.postroom_chosen));\n",
+            ),
         ),
-        (
-            "{unlink_revived}",
-            only_inbox(match by {
-                By::WorkItem => "",
-                By::Key => "UPDATE {inbox+_seen} SET work_id = NULL WHERE state = 0 AND (message_id, source) IN {keys}",
-            }),
-        ),
-        ("{count_purged}", only_outbox(count_steps("2", "(SELECT message_id FROM {queue+_dead} WHERE id IN {doomed_ids})", ""))),
+        ("{count_purged}", only_outbox(count_steps("2", chosen, ""))),
         (
             "{forget_seen}",
-            only_inbox(match by {
-                By::WorkItem => {
-                    "DELETE FROM {inbox+_seen} WHERE (message_id, source) IN (\
-                     SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n"
-                }
-                By::Key => {
-                    "UPDATE {inbox+_seen} SET state = 9 WHERE (message_id, source) IN (\
-                     SELECT message_id, source FROM {inbox+_dead} WHERE id IN {doomed_ids});\n"
-                }
-            }),
-        ),
-        (
-            "{forget_marked}",
-            only_inbox(match by {
-                By::WorkItem => "",
-                By::Key => "DELETE FROM {inbox+_seen} WHERE state = 9 AND (message_id, source) IN {keys}",
-            }),
-        ),
-        (
-            "{keys}",
-            "(SELECT s.message_id, s.source FROM json_each(?1) AS k JOIN {inbox+_seen} AS s \
-             ON s.message_id = k.value ->> 1 AND (k.value ->> 0 IS NULL OR s.source = k.value ->> 0))"
-                .to_owned(),
-        ),
-        (
-            "{doomed_ids}",
-            "(SELECT id FROM {queue+_dead} WHERE ?1 IS NOT NULL AND id IN {dead_ids} UNION ALL SELECT id FROM (\
-             SELECT id FROM {queue+_dead} WHERE ?1 IS NULL AND processed_at <= {now} - ?2 ORDER BY processed_at LIMIT ?3))"
-                .to_owned(),
+            only_inbox(
+                "DELETE FROM {inbox+_seen} WHERE (message_id, source) IN (SELECT message_id, source \
+                 FROM {inbox+_dead} WHERE seq IN (SELECT seq FROM temp.postroom_chosen));\n",
+            ),
         ),
         (
             "{doomed_joins}",

@@ -1,4 +1,5 @@
--- Makes dead messages ready again, with a fresh budget of attempts. Returns the ids that changed.
+-- Makes dead messages ready again, with a fresh budget of attempts, unless the same id has been
+-- enqueued anew and is live. Returns the ids that changed.
 CREATE OR REPLACE FUNCTION {queue+_replay}(p_ids uuid[])
 RETURNS SETOF uuid
 LANGUAGE plpgsql
@@ -8,7 +9,9 @@ BEGIN
     {lock_seen}
     RETURN QUERY
     WITH gone AS (
-        DELETE FROM {queue+_dead} WHERE id = ANY (p_ids) RETURNING *),
+        DELETE FROM {queue+_dead} AS d
+        WHERE d.id = ANY (p_ids) AND NOT EXISTS (SELECT FROM {queue} AS q WHERE q.id = d.id)
+        RETURNING *),
     revived AS (
         INSERT INTO {queue} ({columns}, next_attempt_at)
         SELECT {columns_fresh}, greatest(due_time, statement_timestamp())

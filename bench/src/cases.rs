@@ -22,7 +22,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     fn wants(&self, backend: &str) -> bool {
-        self.backend.as_deref().is_none_or(|wanted| wanted == backend)
+        self.backend
+            .as_deref()
+            .is_none_or(|wanted| wanted == backend)
     }
 
     fn scaled(&self, messages: usize) -> usize {
@@ -56,17 +58,26 @@ pub(crate) async fn run(plan: &Plan) -> Result<Vec<Measured>> {
 }
 
 async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
-    let folder = tempfile::Builder::new().prefix("postroom-bench-").tempdir_in(".")?;
+    let folder = tempfile::Builder::new()
+        .prefix("postroom-bench-")
+        .tempdir_in(".")?;
     let open = async |name: &str| {
         let path = folder.path().join(name);
-        let room = Options::new(format!("sqlite:{}", path.display())).dev_profile().connect().await?;
+        let room = Options::new(format!("sqlite:{}", path.display()))
+            .dev_profile()
+            .connect()
+            .await?;
         anyhow::Ok((path, room))
     };
     let (_, ours) = open("ours.db").await?;
     let (path, floor_room) = open("floor.db").await?;
     let (full_path, full) = open("full.db").await?;
     let floor = Contender::SqliteFloor(SqliteFloor::open(path.clone(), &floor_room)?);
-    let bench = Bench { backend: "sqlite", plan, wal: None };
+    let bench = Bench {
+        backend: "sqlite",
+        plan,
+        wal: None,
+    };
     let paths = [folder.path().join("ours.db"), path, full_path];
     let clean = async || {
         for path in &paths {
@@ -81,18 +92,51 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
     for case in [
-        Case { name: "enqueue, 1 task", work: Work::Enqueue { tasks: 1 }, messages: 1_000, target: 0.85 },
-        Case { name: "enqueue, 16 tasks", work: Work::Enqueue { tasks: 16 }, messages: 2_000, target: 0.85 },
-        Case { name: "bulk enqueue", work: Work::Bulk, messages: 50_000, target: 0.8 },
-        Case { name: "claim+ack drain", work: Work::Drain, messages: 50_000, target: 0.8 },
+        Case {
+            name: "enqueue, 1 task",
+            work: Work::Enqueue { tasks: 1 },
+            messages: 1_000,
+            target: 0.85,
+        },
+        Case {
+            name: "enqueue, 16 tasks",
+            work: Work::Enqueue { tasks: 16 },
+            messages: 2_000,
+            target: 0.85,
+        },
+        Case {
+            name: "bulk enqueue",
+            work: Work::Bulk,
+            messages: 50_000,
+            target: 0.8,
+        },
+        Case {
+            name: "claim+ack drain",
+            work: Work::Drain,
+            messages: 50_000,
+            target: 0.8,
+        },
     ] {
-        results.extend(bench.compare(&case, "raw SQL", &ours, &floor, &clean).await?);
+        results.extend(
+            bench
+                .compare(&case, "raw SQL", &ours, &floor, &clean)
+                .await?,
+        );
     }
-    let case = Case { name: "drain, 1M done kept", work: Work::Drain, messages: 50_000, target: 0.9 };
+    let case = Case {
+        name: "drain, 1M done kept",
+        work: Work::Drain,
+        messages: 50_000,
+        target: 0.9,
+    };
     if bench.wanted(&case) {
         fill_sqlite_archive(&paths[2])?;
         let full = Contender::Library(full);
-        results.extend(bench.compare(&case, "no done rows", &full, &ours, &clean).await?);
+        results.extend(
+            bench
+                .compare(&case, "no done rows", &full, &ours, &clean)
+                .await?,
+        );
     }
     Ok(results)
 }
@@ -115,11 +159,23 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
     let (client, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
     tokio::spawn(connection);
     let open = async |schema: &str| -> Result<Postroom> {
-        Ok(Options::new(server.url()).schema(schema).dev_profile().connect().await?)
+        Ok(Options::new(server.url())
+            .schema(schema)
+            .dev_profile()
+            .connect()
+            .await?)
     };
-    let (ours, floor, full) = (open("ours").await?, open("floor").await?, open("full").await?);
+    let (ours, floor, full) = (
+        open("ours").await?,
+        open("floor").await?,
+        open("full").await?,
+    );
     let floor = Contender::PostgresFloor(PostgresFloor::open(server.url(), "floor", &floor).await?);
-    let bench = Bench { backend: "postgres", plan, wal: Some(&client) };
+    let bench = Bench {
+        backend: "postgres",
+        plan,
+        wal: Some(&client),
+    };
     let clean = async || {
         client
             .batch_execute("TRUNCATE ours.outbox, floor.outbox, \"full\".outbox, ours.outbox_done, floor.outbox_done; CHECKPOINT")
@@ -129,16 +185,50 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
     for case in [
-        Case { name: "enqueue, 1 task", work: Work::Enqueue { tasks: 1 }, messages: 2_000, target: 0.85 },
-        Case { name: "enqueue, 16 tasks", work: Work::Enqueue { tasks: 16 }, messages: 16_000, target: 0.85 },
-        Case { name: "bulk enqueue", work: Work::Bulk, messages: 100_000, target: 0.8 },
-        Case { name: "claim+ack drain", work: Work::Drain, messages: 100_000, target: 0.8 },
+        Case {
+            name: "enqueue, 1 task",
+            work: Work::Enqueue { tasks: 1 },
+            messages: 2_000,
+            target: 0.85,
+        },
+        Case {
+            name: "enqueue, 16 tasks",
+            work: Work::Enqueue { tasks: 16 },
+            messages: 16_000,
+            target: 0.85,
+        },
+        Case {
+            name: "bulk enqueue",
+            work: Work::Bulk,
+            messages: 100_000,
+            target: 0.8,
+        },
+        Case {
+            name: "claim+ack drain",
+            work: Work::Drain,
+            messages: 100_000,
+            target: 0.8,
+        },
     ] {
-        results.extend(bench.compare(&case, "raw SQL", &ours, &floor, &clean).await?);
+        results.extend(
+            bench
+                .compare(&case, "raw SQL", &ours, &floor, &clean)
+                .await?,
+        );
     }
-    let case = Case { name: "drain, held snapshot", work: Work::Drain, messages: 100_000, target: 0.5 };
+    let case = Case {
+        name: "drain, held snapshot",
+        work: Work::Drain,
+        messages: 100_000,
+        target: 0.5,
+    };
     results.extend(bench.under_snapshot(&case, &ours, &server, &clean).await?);
-    let case = Case { name: "drain, 1M done kept", work: Work::Drain, messages: 100_000, target: 0.9 };
+    let case = Case {
+        name: "drain, 1M done kept",
+        work: Work::Drain,
+        messages: 100_000,
+        target: 0.9,
+    };
     if bench.wanted(&case) {
         client
             .batch_execute(
@@ -149,7 +239,11 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
             )
             .await?;
         let full = Contender::Library(full);
-        results.extend(bench.compare(&case, "no done rows", &full, &ours, &clean).await?);
+        results.extend(
+            bench
+                .compare(&case, "no done rows", &full, &ours, &clean)
+                .await?,
+        );
     }
     Ok(results)
 }
@@ -224,7 +318,11 @@ impl Bench<'_> {
             clean().await?;
             let (holder, connection) = tokio_postgres::connect(server.url(), NoTls).await?;
             tokio::spawn(connection);
-            holder.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ours.outbox").await?;
+            holder
+                .batch_execute(
+                    "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ours.outbox",
+                )
+                .await?;
             let with = self.once(case, ours).await?;
             holder.batch_execute("ROLLBACK").await?;
             bar.inc(1);
@@ -252,13 +350,19 @@ impl Bench<'_> {
         }
         let rate = messages as f64 / started.elapsed().as_secs_f64();
         let after = self.wal_position().await?;
-        let wal = before.zip(after).map(|(before, after)| (after - before) / messages as f64);
+        let wal = before
+            .zip(after)
+            .map(|(before, after)| (after - before) / messages as f64);
         Ok(Run { rate, wal })
     }
 
     async fn wal_position(&self) -> Result<Option<f64>> {
-        let Some(client) = self.wal else { return Ok(None) };
-        let row = client.query_one("SELECT (pg_current_wal_lsn() - '0/0')::float8", &[]).await?;
+        let Some(client) = self.wal else {
+            return Ok(None);
+        };
+        let row = client
+            .query_one("SELECT (pg_current_wal_lsn() - '0/0')::float8", &[])
+            .await?;
         Ok(Some(row.get(0)))
     }
 

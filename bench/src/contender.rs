@@ -87,7 +87,9 @@ impl Contender {
     }
 }
 
-pub(crate) async fn all(work: impl Iterator<Item = tokio::task::JoinHandle<Result<()>>>) -> Result<()> {
+pub(crate) async fn all(
+    work: impl Iterator<Item = tokio::task::JoinHandle<Result<()>>>,
+) -> Result<()> {
     let work: Vec<_> = work.collect();
     for task in work {
         task.await??;

@@ -12,7 +12,9 @@ use clap::Parser;
 
 /// Measures postroom against the raw-SQL floor.
 #[derive(Debug, Parser)]
-#[command(after_help = "Ratios below their target are marked; with --check they make the run fail.")]
+#[command(
+    after_help = "Ratios below their target are marked; with --check they make the run fail."
+)]
 struct Arguments {
     /// Only this database: sqlite or postgres.
     #[arg(long)]
@@ -36,7 +38,10 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let results = runtime.block_on(cases::run(&cases::Plan {
         backend: arguments.backend,
         filter: arguments.case,

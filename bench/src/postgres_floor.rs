@@ -30,14 +30,17 @@ impl PostgresFloor {
         let operations = Options::new("postgres:").schema(schema).operations()?;
         let operation = |name: &str| {
             let operation = operations.iter().find(|operation| operation.name == name);
-            operation.map(|operation| operation.statements[0].sql.clone()).context("an operation")
+            operation
+                .map(|operation| operation.statements[0].sql.clone())
+                .context("an operation")
         };
         let (_, statements) = room.outbox().statements(&message())?;
         let table = format!("\"{schema}\".\"outbox\"");
         Ok(Self {
             clients,
             enqueue: statements[0].sql.to_string(),
-            bulk: include_str!("../../crates/postroom/src/sql/postgres/enqueue_many.sql").replace("{outbox}", &table),
+            bulk: include_str!("../../crates/postroom/src/sql/postgres/enqueue_many.sql")
+                .replace("{outbox}", &table),
             claim: operation("outbox claim")?,
             ack: operation("outbox ack")?,
         })
@@ -50,7 +53,8 @@ impl PostgresFloor {
                 let statement = client.prepare(&sql).await?;
                 for _ in 0..per_task {
                     let message = row();
-                    let values: Vec<&(dyn ToSql + Sync)> = message.iter().map(|value| value as _).collect();
+                    let values: Vec<&(dyn ToSql + Sync)> =
+                        message.iter().map(|value| value as _).collect();
                     client.execute(&statement, &values).await?;
                 }
                 Ok(())
@@ -70,7 +74,20 @@ impl PostgresFloor {
             let headers: Vec<Option<&str>> = vec![None; BULK];
             let correlations = vec!["bench"; BULK];
             let dues: Vec<Option<i64>> = vec![None; BULK];
-            client.execute(&statement, &[&ids, &ids, &topics, &payloads, &headers, &correlations, &dues]).await?;
+            client
+                .execute(
+                    &statement,
+                    &[
+                        &ids,
+                        &ids,
+                        &topics,
+                        &payloads,
+                        &headers,
+                        &correlations,
+                        &dues,
+                    ],
+                )
+                .await?;
         }
         Ok(())
     }
@@ -84,13 +101,18 @@ impl PostgresFloor {
                     let owner = Uuid::now_v7();
                     let lease = i64::try_from(LEASE.as_micros())?;
                     let from: Option<i64> = None;
-                    let rows = client.query(&claim, &[&owner, &lease, &(BATCH as i64), &from]).await?;
+                    let rows = client
+                        .query(&claim, &[&owner, &lease, &(BATCH as i64), &from])
+                        .await?;
                     if rows.is_empty() {
                         return Ok(());
                     }
-                    let messages: Vec<(Uuid, String)> = rows.iter().map(|row| (row.get(0), row.get(3))).collect();
+                    let messages: Vec<(Uuid, String)> =
+                        rows.iter().map(|row| (row.get(0), row.get(3))).collect();
                     let ids: Vec<Uuid> = messages.iter().map(|(id, _)| *id).collect();
-                    client.query(&ack, &[&owner, &ids, &"floor", &1_i64]).await?;
+                    client
+                        .query(&ack, &[&owner, &ids, &"floor", &1_i64])
+                        .await?;
                 }
             })
         });

@@ -35,12 +35,25 @@ pub(crate) fn table(results: &[Measured]) -> String {
         "database", "case", "ours/s", "theirs/s", "ratio", "target", "WAL/msg"
     );
     for result in results {
-        let wal = result.wal_bytes_per_message.map_or_else(String::new, |bytes| format!("{bytes:.0}"));
-        let mark = if result.reached() { "" } else { "  <- below target" };
+        let wal = result
+            .wal_bytes_per_message
+            .map_or_else(String::new, |bytes| format!("{bytes:.0}"));
+        let mark = if result.reached() {
+            ""
+        } else {
+            "  <- below target"
+        };
         let _ = writeln!(
             table,
             "{:<9} {:<24} {:>11.0} {:>11.0} {:>7.2} {:>7.2} {:>8}  {}{mark}",
-            result.backend, result.case, result.ours, result.theirs, result.ratio, result.target, wal, result.against
+            result.backend,
+            result.case,
+            result.ours,
+            result.theirs,
+            result.ratio,
+            result.target,
+            wal,
+            result.against
         );
     }
     table

@@ -23,7 +23,11 @@ impl SqliteFloor {
     pub(crate) fn open(path: PathBuf, room: &Postroom) -> Result<Self> {
         let operations = Options::new("sqlite:").operations()?;
         let operation = |name: &str| {
-            operations.iter().find(|operation| operation.name == name).cloned().context("an operation")
+            operations
+                .iter()
+                .find(|operation| operation.name == name)
+                .cloned()
+                .context("an operation")
         };
         let (_, statements) = room.outbox().statements(&message())?;
         Ok(Self {
@@ -45,8 +49,11 @@ impl SqliteFloor {
     pub(crate) fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         self.threads(tasks, |mut connection| {
             for _ in 0..per_task {
-                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                transaction.prepare_cached(&self.enqueue)?.execute(params_from_iter(row()))?;
+                let transaction =
+                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                transaction
+                    .prepare_cached(&self.enqueue)?
+                    .execute(params_from_iter(row()))?;
                 transaction.commit()?;
             }
             Ok(())
@@ -56,9 +63,12 @@ impl SqliteFloor {
     pub(crate) fn bulk(&self, batches: usize) -> Result<()> {
         let mut connection = self.connect()?;
         for _ in 0..batches {
-            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for _ in 0..BULK {
-                transaction.prepare_cached(&self.enqueue)?.execute(params_from_iter(row()))?;
+                transaction
+                    .prepare_cached(&self.enqueue)?
+                    .execute(params_from_iter(row()))?;
             }
             transaction.commit()?;
         }
@@ -70,20 +80,33 @@ impl SqliteFloor {
             loop {
                 let owner = Uuid::now_v7();
                 let lease = i64::try_from(LEASE.as_micros())?;
-                let values = [owner.into(), lease.into(), (BATCH as i64).into(), Value::Int(None)];
+                let values = [
+                    owner.into(),
+                    lease.into(),
+                    (BATCH as i64).into(),
+                    Value::Int(None),
+                ];
                 let ids = run(&mut connection, &self.claim, &values)?;
                 if ids.is_empty() {
                     return Ok(());
                 }
-                run(&mut connection, &self.ack, &[owner.into(), ids.into(), "floor".into(), 1.into()])?;
+                run(
+                    &mut connection,
+                    &self.ack,
+                    &[owner.into(), ids.into(), "floor".into(), 1.into()],
+                )?;
             }
         })
     }
 
     fn threads(&self, count: usize, work: impl Fn(Connection) -> Result<()> + Sync) -> Result<()> {
         thread::scope(|scope| {
-            let handles: Vec<_> = (0..count).map(|_| scope.spawn(|| work(self.connect()?))).collect();
-            handles.into_iter().try_for_each(|handle| handle.join().expect("a floor thread"))
+            let handles: Vec<_> = (0..count)
+                .map(|_| scope.spawn(|| work(self.connect()?)))
+                .collect();
+            handles
+                .into_iter()
+                .try_for_each(|handle| handle.join().expect("a floor thread"))
         })
     }
 }
@@ -99,7 +122,10 @@ fn run(connection: &mut Connection, operation: &Operation, values: &[Value]) -> 
         }
         let before = transaction.total_changes();
         let mut prepared = transaction.prepare_cached(&statement.sql)?;
-        let parameters = statement.parameters.iter().map(|number| &values[number - 1]);
+        let parameters = statement
+            .parameters
+            .iter()
+            .map(|number| &values[number - 1]);
         let columns = prepared.column_count();
         let mut rows = prepared.query(params_from_iter(parameters))?;
         while let Some(row) = rows.next()? {

@@ -57,7 +57,11 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// An error of this kind, with the sentence that explains it.
     pub(crate) fn with(self, message: impl Into<String>) -> Error {
-        Error { kind: self, message: message.into(), code: None }
+        Error {
+            kind: self,
+            message: message.into(),
+            code: None,
+        }
     }
 }
 
@@ -78,9 +82,9 @@ impl Error {
     #[must_use]
     pub fn param(&self) -> Option<&'static str> {
         match self.kind {
-            ErrorKind::InvalidArgument { param } | ErrorKind::OutOfRange { param } | ErrorKind::Ambiguous { param } => {
-                Some(param)
-            }
+            ErrorKind::InvalidArgument { param }
+            | ErrorKind::OutOfRange { param }
+            | ErrorKind::Ambiguous { param } => Some(param),
             _ => None,
         }
     }
@@ -100,11 +104,19 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            ErrorKind::InvalidArgument { param } => write!(f, "invalid argument `{param}`: {}", self.message),
-            ErrorKind::OutOfRange { param } => write!(f, "argument `{param}` is out of range: {}", self.message),
-            ErrorKind::Ambiguous { param } => write!(f, "ambiguous argument `{param}`: {}", self.message),
+            ErrorKind::InvalidArgument { param } => {
+                write!(f, "invalid argument `{param}`: {}", self.message)
+            }
+            ErrorKind::OutOfRange { param } => {
+                write!(f, "argument `{param}` is out of range: {}", self.message)
+            }
+            ErrorKind::Ambiguous { param } => {
+                write!(f, "ambiguous argument `{param}`: {}", self.message)
+            }
             ErrorKind::NotFound { what } => write!(f, "{what} not found: {}", self.message),
-            ErrorKind::AlreadyExists { what } => write!(f, "{what} exists already: {}", self.message),
+            ErrorKind::AlreadyExists { what } => {
+                write!(f, "{what} exists already: {}", self.message)
+            }
             ErrorKind::LeaseLost => write!(f, "lease lost: {}", self.message),
             ErrorKind::Schema => write!(f, "schema: {}", self.message),
             ErrorKind::Transient => write!(f, "database unavailable: {}", self.message),
@@ -126,7 +138,10 @@ pub(crate) const STORED_ERROR_LIMIT: usize = 2048;
 pub(crate) fn stored_error(text: &str) -> Option<String> {
     let mut text = text.replace('\0', "\u{fffd}");
     if text.len() > STORED_ERROR_LIMIT {
-        let end = (0..=STORED_ERROR_LIMIT - 3).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+        let end = (0..=STORED_ERROR_LIMIT - 3)
+            .rev()
+            .find(|&end| text.is_char_boundary(end))
+            .unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }

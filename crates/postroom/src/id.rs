@@ -117,7 +117,10 @@ impl InboxMessageId {
     /// assert_eq!(id.to_string(), "stripe/evt_1");
     /// ```
     pub fn new(source: impl Into<String>, message_id: impl Into<String>) -> Self {
-        Self { source: source.into(), message_id: message_id.into() }
+        Self {
+            source: source.into(),
+            message_id: message_id.into(),
+        }
     }
 }
 

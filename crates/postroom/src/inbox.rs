@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use crate::error::{Error, ErrorKind};
 use crate::id::{InboxMessageId, OwnerToken, WorkItemId};
 use crate::message::{
-    InboxCounts, InboxMessage, InboxState, NAME_LIMIT, check_due, check_headers, check_name, check_optional_name,
-    check_text, headers_text, micros,
+    InboxCounts, InboxMessage, InboxState, NAME_LIMIT, check_due, check_headers, check_name,
+    check_optional_name, check_text, headers_text, micros,
 };
 use crate::outbox::{List, four_counts};
 use crate::sql::{Call, Dialect, Queue, Value};
@@ -51,16 +51,33 @@ impl Inbox {
     ///
     /// # Errors
     /// As [`Inbox::already_processed`].
-    pub async fn already_processed_with_hash(&self, id: &InboxMessageId, hash: &[u8]) -> Result<Sighting, Error> {
+    pub async fn already_processed_with_hash(
+        &self,
+        id: &InboxMessageId,
+        hash: &[u8],
+    ) -> Result<Sighting, Error> {
         self.check(id, Some(hash.to_vec())).await
     }
 
     async fn check(&self, id: &InboxMessageId, hash: Option<Vec<u8>>) -> Result<Sighting, Error> {
         check_id(id)?;
-        let values = vec![id.source.as_str().into(), id.message_id.as_str().into(), Value::Bytes(hash)];
-        let answer =
-            self.store.number("already_processed", "inbox", self.store.catalog.already_processed.call(values)).await?;
-        let sighting = Sighting { already_processed: answer & 1 != 0, hash_differs: answer & 2 != 0 };
+        let values = vec![
+            id.source.as_str().into(),
+            id.message_id.as_str().into(),
+            Value::Bytes(hash),
+        ];
+        let answer = self
+            .store
+            .number(
+                "already_processed",
+                "inbox",
+                self.store.catalog.already_processed.call(values),
+            )
+            .await?;
+        let sighting = Sighting {
+            already_processed: answer & 1 != 0,
+            hash_differs: answer & 2 != 0,
+        };
         tracing::debug!(
             store = %self.store.identifier,
             source = %id.source,
@@ -111,7 +128,12 @@ impl Inbox {
         self.mark("mark_dead", id, 4).await
     }
 
-    async fn mark(&self, operation: &'static str, id: &InboxMessageId, state: i64) -> Result<bool, Error> {
+    async fn mark(
+        &self,
+        operation: &'static str,
+        id: &InboxMessageId,
+        state: i64,
+    ) -> Result<bool, Error> {
         check_id(id)?;
         let values = vec![
             id.source.as_str().into(),
@@ -119,8 +141,21 @@ impl Inbox {
             state.into(),
             self.store.worker.as_str().into(),
         ];
-        let output = self.store.run(operation, "inbox", vec![self.store.catalog.inbox_mark.call(values)]).await?;
-        let outcome = output.rows.into_iter().next().map(|mut row| row.int()).transpose()?.unwrap_or(0);
+        let output = self
+            .store
+            .run(
+                operation,
+                "inbox",
+                vec![self.store.catalog.inbox_mark.call(values)],
+            )
+            .await?;
+        let outcome = output
+            .rows
+            .into_iter()
+            .next()
+            .map(|mut row| row.int())
+            .transpose()?
+            .unwrap_or(0);
         if outcome == 0 {
             tracing::warn!(
                 store = %self.store.identifier, source = %id.source, message_id = %id.message_id, operation,
@@ -146,7 +181,11 @@ impl Inbox {
     /// # Errors
     /// When the message is not valid, when the transaction belongs to another kind of database, and when
     /// the client reports an error.
-    pub async fn enqueue_in<E: Executor>(&self, tx: &mut E, inbound: &Inbound) -> Result<Accepted, E::Error> {
+    pub async fn enqueue_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        inbound: &Inbound,
+    ) -> Result<Accepted, E::Error> {
         let call = self.enqueueing(inbound)?;
         let changed = run_in(self.store.dialect(), tx, vec![call]).await?;
         Ok(self.accepted(inbound, &changed))
@@ -162,7 +201,11 @@ impl Inbox {
             inbound.payload.as_str().into(),
             Value::Bytes(inbound.hash.clone()),
             inbound.due_at.map(micros).into(),
-            inbound.correlation_id.clone().filter(|id| !id.is_empty()).into(),
+            inbound
+                .correlation_id
+                .clone()
+                .filter(|id| !id.is_empty())
+                .into(),
             headers_text(&inbound.headers).into(),
         ]))
     }
@@ -181,7 +224,8 @@ impl Inbox {
                 (arrival, outcome & 1 != 0)
             }
             Dialect::Sqlite => {
-                let changed = |statement: usize| changed.get(statement).is_some_and(|rows| *rows > 0);
+                let changed =
+                    |statement: usize| changed.get(statement).is_some_and(|rows| *rows > 0);
                 let arrival = match (changed(2), changed(3), changed(4)) {
                     (true, _, _) => Arrival::New,
                     (_, true, _) => Arrival::Replaced,
@@ -204,7 +248,10 @@ impl Inbox {
         }
         metrics::counter!("postroom_enqueued_total", "store" => self.store.identifier.clone(), "queue" => "inbox")
             .increment(u64::from(arrival == Arrival::New));
-        Accepted { arrival, hash_differs }
+        Accepted {
+            arrival,
+            hash_differs,
+        }
     }
 
     /// Leases up to `batch` ready messages to `owner` and gives them back whole: see
@@ -212,10 +259,24 @@ impl Inbox {
     ///
     /// # Errors
     /// When `owner` is the empty token, or `lease` or `batch` is zero or beyond its limit.
-    pub async fn claim(&self, owner: OwnerToken, lease: Duration, batch: usize) -> Result<Vec<InboxMessage>, Error> {
+    pub async fn claim(
+        &self,
+        owner: OwnerToken,
+        lease: Duration,
+        batch: usize,
+    ) -> Result<Vec<InboxMessage>, Error> {
         let rows = self.store.claim(Queue::Inbox, owner, lease, batch).await?;
-        let mut messages = rows.into_iter().map(InboxMessage::claimed).collect::<Result<Vec<_>, _>>()?;
-        messages.sort_by_key(|message| (message.progress.next_attempt_at, message.first_seen, message.work_item_id));
+        let mut messages = rows
+            .into_iter()
+            .map(InboxMessage::claimed)
+            .collect::<Result<Vec<_>, _>>()?;
+        messages.sort_by_key(|message| {
+            (
+                message.progress.next_attempt_at,
+                message.first_seen,
+                message.work_item_id,
+            )
+        });
         Ok(messages)
     }
 
@@ -225,8 +286,16 @@ impl Inbox {
     ///
     /// # Errors
     /// When `owner` is the empty token.
-    pub async fn ack<'a>(&self, owner: OwnerToken, keys: impl Into<InboxKeys<'a>>) -> Result<usize, Error> {
-        Ok(self.store.ack(&self.target(keys.into()), owner).await?.len())
+    pub async fn ack<'a>(
+        &self,
+        owner: OwnerToken,
+        keys: impl Into<InboxKeys<'a>>,
+    ) -> Result<usize, Error> {
+        Ok(self
+            .store
+            .ack(&self.target(keys.into()), owner)
+            .await?
+            .len())
     }
 
     /// Hands messages back for a later attempt. Says how many really changed.
@@ -240,9 +309,16 @@ impl Inbox {
         how: Abandon,
     ) -> Result<usize, Error> {
         if let Some(delay) = how.delay {
-            positive("delay", i64::try_from(delay.as_micros()).unwrap_or(i64::MAX))?;
+            positive(
+                "delay",
+                i64::try_from(delay.as_micros()).unwrap_or(i64::MAX),
+            )?;
         }
-        Ok(self.store.abandon(&self.target(keys.into()), owner, &how).await?.len())
+        Ok(self
+            .store
+            .abandon(&self.target(keys.into()), owner, &how)
+            .await?
+            .len())
     }
 
     /// Marks messages as dead. Says how many really changed.
@@ -255,7 +331,11 @@ impl Inbox {
         keys: impl Into<InboxKeys<'a>>,
         error: &str,
     ) -> Result<usize, Error> {
-        Ok(self.store.fail(&self.target(keys.into()), owner, error).await?.len())
+        Ok(self
+            .store
+            .fail(&self.target(keys.into()), owner, error)
+            .await?
+            .len())
     }
 
     /// Extends leases that `owner` still holds. Says how many it does.
@@ -268,7 +348,11 @@ impl Inbox {
         keys: impl Into<InboxKeys<'a>>,
         lease: Duration,
     ) -> Result<usize, Error> {
-        Ok(self.store.renew(&self.target(keys.into()), owner, lease).await?.len())
+        Ok(self
+            .store
+            .renew(&self.target(keys.into()), owner, lease)
+            .await?
+            .len())
     }
 
     /// Frees every expired lease and says how many.
@@ -297,15 +381,28 @@ impl Inbox {
         let mut found = self.find(message_id, None).await?;
         match (found.pop(), found.pop()) {
             (Some(message), None) => Ok(message),
-            (Some(_), Some(_)) => Err(ErrorKind::Ambiguous { param: "message_id" }
-                .with("more than one source has sent this id; name the source too")),
-            (None, _) => Err(ErrorKind::NotFound { what: "inbox message" }.with("no source has sent this id")),
+            (Some(_), Some(_)) => Err(ErrorKind::Ambiguous {
+                param: "message_id",
+            }
+            .with("more than one source has sent this id; name the source too")),
+            (None, _) => Err(ErrorKind::NotFound {
+                what: "inbox message",
+            }
+            .with("no source has sent this id")),
         }
     }
 
-    async fn find(&self, message_id: &str, source: Option<&str>) -> Result<Vec<InboxMessage>, Error> {
+    async fn find(
+        &self,
+        message_id: &str,
+        source: Option<&str>,
+    ) -> Result<Vec<InboxMessage>, Error> {
         let source = source.map(str::to_owned);
-        let call = self.store.catalog.inbox_get.call(vec![message_id.into(), source.into()]);
+        let call = self
+            .store
+            .catalog
+            .inbox_get
+            .call(vec![message_id.into(), source.into()]);
         let rows = self.store.read("get", "inbox", call).await?;
         rows.into_iter().map(InboxMessage::shown).collect()
     }
@@ -341,8 +438,14 @@ impl Inbox {
     /// When the database fails.
     pub async fn counts(&self) -> Result<InboxCounts, Error> {
         let call = self.store.catalog.inbox.count.call(Vec::new());
-        let [seen, processing, done, dead] = four_counts(self.store.read("count", "inbox", call).await?)?;
-        Ok(InboxCounts { seen, processing, done, dead })
+        let [seen, processing, done, dead] =
+            four_counts(self.store.read("count", "inbox", call).await?)?;
+        Ok(InboxCounts {
+            seen,
+            processing,
+            done,
+            dead,
+        })
     }
 
     /// Makes dead messages ready again, with a fresh budget of attempts. One that was marked dead before
@@ -378,8 +481,12 @@ impl Inbox {
     /// When `older_than` is zero.
     pub async fn cleanup(&self, older_than: Duration) -> Result<u64, Error> {
         let age = retention_micros("older_than", older_than)?;
-        self.store.cleanup(Queue::Inbox, Cutoff::OlderThan(age)).await?;
-        self.store.in_batches(|| self.forget(age, CLEANUP_BATCH)).await
+        self.store
+            .cleanup(Queue::Inbox, Cutoff::OlderThan(age))
+            .await?;
+        self.store
+            .in_batches(|| self.forget(age, CLEANUP_BATCH))
+            .await
     }
 
     /// One batch of a cleanup, in one transaction; `0` when nothing is left.
@@ -395,7 +502,11 @@ impl Inbox {
     }
 
     async fn forget(&self, age: i64, batch: i64) -> Result<u64, Error> {
-        let call = self.store.catalog.inbox_forget.call(vec![age.into(), batch.into()]);
+        let call = self
+            .store
+            .catalog
+            .inbox_forget
+            .call(vec![age.into(), batch.into()]);
         self.store.number("cleanup", "inbox", call).await
     }
 
@@ -408,12 +519,22 @@ impl Inbox {
                 ids: Value::Uuids(ids.iter().map(|id| id.as_uuid()).collect()),
             },
             InboxKeys::Typed(ids) => {
-                let keys = ids.iter().map(|id| (Some(id.source.as_str()), id.message_id.as_str()));
-                Target { name: "inbox", sql: &catalog.inbox_by_key, ids: keys_json(keys) }
+                let keys = ids
+                    .iter()
+                    .map(|id| (Some(id.source.as_str()), id.message_id.as_str()));
+                Target {
+                    name: "inbox",
+                    sql: &catalog.inbox_by_key,
+                    ids: keys_json(keys),
+                }
             }
             InboxKeys::Bare(ids) => {
                 let keys = ids.iter().map(|id| (None, *id));
-                Target { name: "inbox", sql: &catalog.inbox_by_key, ids: keys_json(keys) }
+                Target {
+                    name: "inbox",
+                    sql: &catalog.inbox_by_key,
+                    ids: keys_json(keys),
+                }
             }
         }
     }
@@ -422,8 +543,14 @@ impl Inbox {
 /// A JSON array of [source or null, message id]; nothing when there are no keys. A key with a NUL
 /// matches no message.
 fn keys_json<'a>(keys: impl Iterator<Item = (Option<&'a str>, &'a str)>) -> Value {
-    let keys: Vec<_> = keys.filter(|(source, id)| !id.contains('\0') && !source.is_some_and(|s| s.contains('\0'))).collect();
-    if keys.is_empty() { Value::Text(None) } else { Value::Text(serde_json::to_string(&keys).ok()) }
+    let keys: Vec<_> = keys
+        .filter(|(source, id)| !id.contains('\0') && !source.is_some_and(|s| s.contains('\0')))
+        .collect();
+    if keys.is_empty() {
+        Value::Text(None)
+    } else {
+        Value::Text(serde_json::to_string(&keys).ok())
+    }
 }
 
 /// Which inbox messages an operation is about.
@@ -457,6 +584,12 @@ macro_rules! inbox_keys {
             }
         }
     };
+}
+
+impl<'a> From<&'a InboxMessageId> for InboxKeys<'a> {
+    fn from(key: &'a InboxMessageId) -> Self {
+        Self::Typed(std::slice::from_ref(key))
+    }
 }
 
 inbox_keys!(WorkItems, WorkItemId);

@@ -54,7 +54,11 @@ impl Joins {
     ///
     /// # Errors
     /// As [`Joins::start`], and when the client reports an error.
-    pub async fn start_in<E: Executor>(&self, tx: &mut E, join: &NewJoin) -> Result<JoinId, E::Error> {
+    pub async fn start_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        join: &NewJoin,
+    ) -> Result<JoinId, E::Error> {
         let (id, call) = self.starting(join)?;
         run_in(self.store.dialect(), tx, vec![call]).await?;
         self.log_started(id, join);
@@ -66,7 +70,10 @@ impl Joins {
         let id = JoinId::new();
         let call = self.store.catalog.join.start.call(vec![
             id.as_uuid().into(),
-            join.grouping_key.clone().filter(|key| !key.is_empty()).into(),
+            join.grouping_key
+                .clone()
+                .filter(|key| !key.is_empty())
+                .into(),
             join.expected_steps.into(),
             join.metadata.clone().into(),
         ]);
@@ -92,8 +99,18 @@ impl Joins {
     /// # Errors
     /// When the join does not exist.
     pub async fn attach(&self, join: JoinId, message: MessageId) -> Result<Attached, Error> {
-        let values = vec![join.checked("join")?.into(), message.checked("message")?.into()];
-        let output = self.store.run("attach", "join", vec![self.store.catalog.join.attach.call(values)]).await?;
+        let values = vec![
+            join.checked("join")?.into(),
+            message.checked("message")?.into(),
+        ];
+        let output = self
+            .store
+            .run(
+                "attach",
+                "join",
+                vec![self.store.catalog.join.attach.call(values)],
+            )
+            .await?;
         let Some(mut row) = output.rows.into_iter().next() else {
             return Err(unknown_join(join));
         };
@@ -115,7 +132,11 @@ impl Joins {
     ///
     /// # Errors
     /// When the join does not exist.
-    pub async fn report_completed(&self, join: JoinId, message: MessageId) -> Result<Reported, Error> {
+    pub async fn report_completed(
+        &self,
+        join: JoinId,
+        message: MessageId,
+    ) -> Result<Reported, Error> {
         self.report(join, message, 1).await
     }
 
@@ -127,9 +148,25 @@ impl Joins {
         self.report(join, message, 2).await
     }
 
-    async fn report(&self, join: JoinId, message: MessageId, status: i64) -> Result<Reported, Error> {
-        let values = vec![join.checked("join")?.into(), message.checked("message")?.into(), status.into()];
-        let output = self.store.run("report", "join", vec![self.store.catalog.join.report.call(values)]).await?;
+    async fn report(
+        &self,
+        join: JoinId,
+        message: MessageId,
+        status: i64,
+    ) -> Result<Reported, Error> {
+        let values = vec![
+            join.checked("join")?.into(),
+            message.checked("message")?.into(),
+            status.into(),
+        ];
+        let output = self
+            .store
+            .run(
+                "report",
+                "join",
+                vec![self.store.catalog.join.report.call(values)],
+            )
+            .await?;
         let mut rows = output.rows.into_iter();
         let reported = match rows.next().map(|mut row| row.int()).transpose()? {
             Some(0) => Reported::Counted,
@@ -151,9 +188,20 @@ impl Joins {
     /// When the join does not exist.
     pub async fn reconcile(&self, join: JoinId) -> Result<u64, Error> {
         let values = vec![join.checked("join")?.into()];
-        let output = self.store.run("reconcile", "join", vec![self.store.catalog.join.reconcile.call(values)]).await?;
+        let output = self
+            .store
+            .run(
+                "reconcile",
+                "join",
+                vec![self.store.catalog.join.reconcile.call(values)],
+            )
+            .await?;
         let mut rows = output.rows.into_iter();
-        let counted = rows.next().map(|mut row| row.int()).transpose()?.unwrap_or(-1);
+        let counted = rows
+            .next()
+            .map(|mut row| row.int())
+            .transpose()?
+            .unwrap_or(-1);
         let counted = u64::try_from(counted).map_err(|_| unknown_join(join))?;
         self.log_finished(rows)?;
         Ok(counted)
@@ -173,9 +221,20 @@ impl Joins {
     /// # Errors
     /// When the join does not exist.
     pub async fn cancel(&self, join: JoinId) -> Result<bool, Error> {
-        let call = self.store.catalog.join.cancel.call(vec![join.checked("join")?.into()]);
+        let call = self
+            .store
+            .catalog
+            .join
+            .cancel
+            .call(vec![join.checked("join")?.into()]);
         let output = self.store.run("cancel", "join", vec![call]).await?;
-        match output.rows.into_iter().next().map(|mut row| row.int()).transpose()? {
+        match output
+            .rows
+            .into_iter()
+            .next()
+            .map(|mut row| row.int())
+            .transpose()?
+        {
             Some(1) => {
                 tracing::info!(store = %self.store.identifier, join_id = %join, "join cancelled");
                 Ok(true)
@@ -190,19 +249,38 @@ impl Joins {
     /// # Errors
     /// When the database fails.
     pub async fn get(&self, join: JoinId) -> Result<Option<Join>, Error> {
-        let call = self.store.catalog.join.get.call(vec![join.as_uuid().into()]);
-        self.store.read("get", "join", call).await?.into_iter().next().map(Join::read).transpose()
+        let call = self
+            .store
+            .catalog
+            .join
+            .get
+            .call(vec![join.as_uuid().into()]);
+        self.store
+            .read("get", "join", call)
+            .await?
+            .into_iter()
+            .next()
+            .map(Join::read)
+            .transpose()
     }
 
     /// The joins of a grouping key, oldest first, at most `limit` of those after `after`.
     ///
     /// # Errors
     /// When the key is empty or too long, or `limit` is zero or beyond 10,000.
-    pub async fn list(&self, grouping_key: &str, after: Option<JoinId>, limit: u32) -> Result<Vec<Join>, Error> {
+    pub async fn list(
+        &self,
+        grouping_key: &str,
+        after: Option<JoinId>,
+        limit: u32,
+    ) -> Result<Vec<Join>, Error> {
         check_name("grouping_key", grouping_key, NAME_LIMIT)?;
         let after = after.map(JoinId::as_uuid);
         let values = vec![grouping_key.into(), after.into(), page(limit)?];
-        let rows = self.store.read("list", "join", self.store.catalog.join.list.call(values)).await?;
+        let rows = self
+            .store
+            .read("list", "join", self.store.catalog.join.list.call(values))
+            .await?;
         rows.into_iter().map(Join::read).collect()
     }
 
@@ -210,10 +288,22 @@ impl Joins {
     ///
     /// # Errors
     /// When `limit` is zero or beyond 10,000.
-    pub async fn members(&self, join: JoinId, after: Option<MessageId>, limit: u32) -> Result<Vec<JoinMember>, Error> {
+    pub async fn members(
+        &self,
+        join: JoinId,
+        after: Option<MessageId>,
+        limit: u32,
+    ) -> Result<Vec<JoinMember>, Error> {
         let after = after.map(MessageId::as_uuid);
         let values = vec![join.as_uuid().into(), after.into(), page(limit)?];
-        let rows = self.store.read("members", "join", self.store.catalog.join.members.call(values)).await?;
+        let rows = self
+            .store
+            .read(
+                "members",
+                "join",
+                self.store.catalog.join.members.call(values),
+            )
+            .await?;
         rows.into_iter().map(JoinMember::read).collect()
     }
 
@@ -226,7 +316,12 @@ impl Joins {
         let age = retention_micros("older_than", older_than)?;
         self.store
             .in_batches(|| {
-                let call = self.store.catalog.join.cleanup.call(vec![age.into(), CLEANUP_BATCH.into()]);
+                let call = self
+                    .store
+                    .catalog
+                    .join
+                    .cleanup
+                    .call(vec![age.into(), CLEANUP_BATCH.into()]);
                 self.store.number("cleanup", "join", call)
             })
             .await
@@ -245,7 +340,11 @@ impl NewJoin {
     /// A join of so many steps, at least one.
     #[must_use]
     pub fn new(expected_steps: i32) -> Self {
-        Self { expected_steps: expected_steps.into(), grouping_key: None, metadata: None }
+        Self {
+            expected_steps: expected_steps.into(),
+            grouping_key: None,
+            metadata: None,
+        }
     }
 
     /// What the join belongs to, such as a customer. An empty one counts as none.
@@ -264,8 +363,10 @@ impl NewJoin {
 
     fn check(&self) -> Result<(), Error> {
         if self.expected_steps <= 0 {
-            return Err(ErrorKind::OutOfRange { param: "expected_steps" }
-                .with(format!("expected at least 1, got {}", self.expected_steps)));
+            return Err(ErrorKind::OutOfRange {
+                param: "expected_steps",
+            }
+            .with(format!("expected at least 1, got {}", self.expected_steps)));
         }
         check_optional_name("grouping_key", self.grouping_key.as_deref())?;
         check_text("metadata", self.metadata.as_deref().unwrap_or_default())
@@ -388,7 +489,11 @@ impl JoinMember {
             2 => StepStatus::Failed,
             _ => StepStatus::Pending,
         };
-        Ok(Self { message_id, status, created_at: time(row.int()?) })
+        Ok(Self {
+            message_id,
+            status,
+            created_at: time(row.int()?),
+        })
     }
 }
 
@@ -416,7 +521,13 @@ pub(crate) struct Finished {
 pub(crate) fn finished(row: &mut Row) -> Result<Option<Finished>, Error> {
     let (id, status) = (row.uuid()?, JoinStatus::from_code(row.int()?));
     let (completed, failed, expected) = (row.int()?, row.int()?, row.int()?);
-    Ok((status != JoinStatus::Pending).then_some(Finished { id, status, completed, failed, expected }))
+    Ok((status != JoinStatus::Pending).then_some(Finished {
+        id,
+        status,
+        completed,
+        failed,
+        expected,
+    }))
 }
 
 /// What it means when a statement finds no join to refer to.

@@ -82,7 +82,12 @@ pub use wait::{JoinWait, WaitDecision};
 pub use work::Handled;
 
 /// The programs in the README and the guides, compiled with the tests.
-#[cfg(all(doctest, feature = "sqlite", feature = "postgres", feature = "sqlx-postgres"))]
+#[cfg(all(
+    doctest,
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "sqlx-postgres"
+))]
 mod guides {
     #[doc = include_str!("../../../README.md")]
     struct Readme;

@@ -54,8 +54,10 @@ impl Message {
     /// # Errors
     /// When the value cannot be written as JSON.
     pub fn json(topic: impl Into<String>, value: &impl Serialize) -> Result<Self, Error> {
-        let payload = serde_json::to_string(value)
-            .map_err(|_| ErrorKind::InvalidArgument { param: "payload" }.with("the value cannot be written as JSON"))?;
+        let payload = serde_json::to_string(value).map_err(|_| {
+            ErrorKind::InvalidArgument { param: "payload" }
+                .with("the value cannot be written as JSON")
+        })?;
         Ok(Self::new(topic, payload))
     }
 
@@ -371,7 +373,10 @@ impl InboxMessage {
 
     fn read(row: &mut Row) -> Result<Self, Error> {
         let work_item_id = row.optional_uuid()?.map(WorkItemId::from);
-        let id = InboxMessageId { source: row.text()?, message_id: row.text()? };
+        let id = InboxMessageId {
+            source: row.text()?,
+            message_id: row.text()?,
+        };
         let topic = row.optional_text()?;
         let payload = row.optional_text()?;
         let headers = headers_from(row.optional_text()?);
@@ -432,25 +437,36 @@ fn progress(row: &mut Row) -> Result<Progress, Error> {
 /// The database's microseconds as a time.
 pub(crate) fn time(micros: i64) -> SystemTime {
     let distance = Duration::from_micros(micros.unsigned_abs());
-    if micros >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
+    if micros >= 0 {
+        UNIX_EPOCH + distance
+    } else {
+        UNIX_EPOCH - distance
+    }
 }
 
 /// A time as the database's microseconds.
 pub(crate) fn micros(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_micros()).unwrap_or(i64::MAX),
-        Err(before) => i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros),
+        Err(before) => {
+            i64::try_from(before.duration().as_micros()).map_or(i64::MIN, |micros| -micros)
+        }
     }
 }
 
 /// Headers as they are stored: a JSON object, or nothing.
 pub(crate) fn headers_text(headers: &BTreeMap<String, String>) -> Option<String> {
-    if headers.is_empty() { None } else { serde_json::to_string(headers).ok() }
+    if headers.is_empty() {
+        None
+    } else {
+        serde_json::to_string(headers).ok()
+    }
 }
 
 /// Headers that somebody else wrote may be anything; what is no object of texts is no header.
 fn headers_from(text: Option<String>) -> BTreeMap<String, String> {
-    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default()
 }
 
 /// A name must not be empty, too long, or hold a NUL.
@@ -473,8 +489,9 @@ fn check_length(param: &'static str, name: &str, limit: usize) -> Result<(), Err
     if name.len() > limit {
         let characters = name.chars().count();
         if characters > limit {
-            return Err(ErrorKind::InvalidArgument { param }
-                .with(format!("has {characters} characters, at most {limit} are allowed")));
+            return Err(ErrorKind::InvalidArgument { param }.with(format!(
+                "has {characters} characters, at most {limit} are allowed"
+            )));
         }
     }
     Ok(())

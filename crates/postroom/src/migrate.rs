@@ -43,7 +43,9 @@ impl Plan {
         Ok(Self {
             create_schema: fill(create_schema),
             create_versions: fill(create_versions),
-            select_versions: fill("SELECT version, checksum FROM {outbox+_schema} ORDER BY version"),
+            select_versions: fill(
+                "SELECT version, checksum FROM {outbox+_schema} ORDER BY version",
+            ),
             record_version: fill(record_version),
             migrations,
             functions,
@@ -52,14 +54,29 @@ impl Plan {
 
     /// What is still to be applied: version, name, checksum and text. Refuses a schema that is newer
     /// than this library or whose migrations were changed.
-    pub(crate) fn missing(&self, applied: &[(i64, String)]) -> Result<Vec<(i64, &'static str, String, &str)>, Error> {
+    pub(crate) fn missing(
+        &self,
+        applied: &[(i64, String)],
+    ) -> Result<Vec<(i64, &'static str, String, &str)>, Error> {
         self.refuse_unknown(applied)?;
-        let known = |version: i64| applied.iter().find(|(other, _)| *other == version).map(|(_, checksum)| checksum);
+        let known = |version: i64| {
+            applied
+                .iter()
+                .find(|(other, _)| *other == version)
+                .map(|(_, checksum)| checksum)
+        };
         let mut missing: Vec<_> = self
             .migrations
             .iter()
             .filter(|migration| known(migration.version).is_none())
-            .map(|migration| (migration.version, migration.name, checksum(&migration.sql), migration.sql.as_str()))
+            .map(|migration| {
+                (
+                    migration.version,
+                    migration.name,
+                    checksum(&migration.sql),
+                    migration.sql.as_str(),
+                )
+            })
             .collect();
         let functions = checksum(&self.functions);
         if !missing.is_empty() || known(FUNCTIONS_VERSION) != Some(&functions) {
@@ -70,7 +87,11 @@ impl Plan {
 
     /// The functions and views, by name as SQL writes it. They are applied again when one is lost.
     pub(crate) fn replaceable(&self) -> Vec<&str> {
-        let starts = ["CREATE OR REPLACE FUNCTION ", "CREATE OR REPLACE VIEW ", "CREATE VIEW "];
+        let starts = [
+            "CREATE OR REPLACE FUNCTION ",
+            "CREATE OR REPLACE VIEW ",
+            "CREATE VIEW ",
+        ];
         self.functions
             .lines()
             .filter_map(|line| starts.iter().find_map(|start| line.strip_prefix(start)))
@@ -81,7 +102,8 @@ impl Plan {
     /// Says what is wrong with a schema, if anything is.
     pub(crate) fn verify(&self, applied: Option<&[(i64, String)]>) -> Result<(), Error> {
         let Some(applied) = applied else {
-            return Err(ErrorKind::Schema.with("nothing is deployed; run `deploy()` or `postroom schema deploy`"));
+            return Err(ErrorKind::Schema
+                .with("nothing is deployed; run `deploy()` or `postroom schema deploy`"));
         };
         match self.missing(applied)?.first() {
             None => Ok(()),
@@ -94,10 +116,18 @@ impl Plan {
     }
 
     fn refuse_unknown(&self, applied: &[(i64, String)]) -> Result<(), Error> {
-        for (version, applied_checksum) in applied.iter().filter(|(version, _)| *version != FUNCTIONS_VERSION) {
-            let Some(migration) = self.migrations.iter().find(|migration| migration.version == *version) else {
-                return Err(ErrorKind::Schema
-                    .with(format!("the schema has version {version}, which is newer than this library; upgrade it")));
+        for (version, applied_checksum) in applied
+            .iter()
+            .filter(|(version, _)| *version != FUNCTIONS_VERSION)
+        {
+            let Some(migration) = self
+                .migrations
+                .iter()
+                .find(|migration| migration.version == *version)
+            else {
+                return Err(ErrorKind::Schema.with(format!(
+                    "the schema has version {version}, which is newer than this library; upgrade it"
+                )));
             };
             if checksum(&migration.sql) != *applied_checksum {
                 return Err(ErrorKind::Schema.with(format!(
@@ -111,13 +141,31 @@ impl Plan {
 
     /// Everything as one script, for people who run their own migrations.
     pub(crate) fn script(&self, dialect: Dialect) -> String {
-        let mut script = format!("-- postroom schema for {}\n\n{}{}\n", dialect.name(), self.create_schema, self.create_versions);
+        let mut script = format!(
+            "-- postroom schema for {}\n\n{}{}\n",
+            dialect.name(),
+            self.create_schema,
+            self.create_versions
+        );
         for migration in &self.migrations {
-            script.push_str(&format!("-- migration {}: {}\n{}\n", migration.version, migration.name, migration.sql));
-            script.push_str(&self.record_line(dialect, migration.version, migration.name, &migration.sql));
+            script.push_str(&format!(
+                "-- migration {}: {}\n{}\n",
+                migration.version, migration.name, migration.sql
+            ));
+            script.push_str(&self.record_line(
+                dialect,
+                migration.version,
+                migration.name,
+                &migration.sql,
+            ));
         }
         script.push_str(&self.functions);
-        script.push_str(&self.record_line(dialect, FUNCTIONS_VERSION, "functions", &self.functions));
+        script.push_str(&self.record_line(
+            dialect,
+            FUNCTIONS_VERSION,
+            "functions",
+            &self.functions,
+        ));
         script
     }
 
@@ -163,7 +211,11 @@ mod tests {
     }
 
     fn all(plan: &Plan) -> Vec<(i64, String)> {
-        plan.missing(&[]).expect("missing").into_iter().map(|(version, _, checksum, _)| (version, checksum)).collect()
+        plan.missing(&[])
+            .expect("missing")
+            .into_iter()
+            .map(|(version, _, checksum, _)| (version, checksum))
+            .collect()
     }
 
     #[test]
@@ -176,7 +228,11 @@ mod tests {
     #[test]
     fn functions_and_views_are_known_by_name() {
         let plan = plan();
-        for name in [r#""infra"."outbox_claim""#, r#""infra"."inbox_ack""#, r#""infra"."outbox_all""#] {
+        for name in [
+            r#""infra"."outbox_claim""#,
+            r#""infra"."inbox_ack""#,
+            r#""infra"."outbox_all""#,
+        ] {
             assert!(plan.replaceable().contains(&name), "{name}");
         }
     }
@@ -186,9 +242,19 @@ mod tests {
         let plan = plan();
         let mut newer = all(&plan);
         newer.push((99, "x".to_owned()));
-        assert!(plan.verify(Some(&newer)).expect_err("newer").to_string().contains("newer"));
+        assert!(
+            plan.verify(Some(&newer))
+                .expect_err("newer")
+                .to_string()
+                .contains("newer")
+        );
         let mut changed = all(&plan);
         changed[0].1 = "x".to_owned();
-        assert!(plan.verify(Some(&changed)).expect_err("changed").to_string().contains("another text"));
+        assert!(
+            plan.verify(Some(&changed))
+                .expect_err("changed")
+                .to_string()
+                .contains("another text")
+        );
     }
 }

@@ -1,7 +1,5 @@
 //! How a store is opened: where it is, what its tables are called, how it behaves.
 
-
-
 use crate::error::{Error, ErrorKind};
 use crate::sql::{Identifier, Names};
 use crate::{Postroom, message};
@@ -182,10 +180,17 @@ impl Options {
         }
         self.names.check()?;
         if self.connections == 0 || self.connections > 1000 {
-            return Err(ErrorKind::OutOfRange { param: "connections" }.with("expected 1 to 1000"));
+            return Err(ErrorKind::OutOfRange {
+                param: "connections",
+            }
+            .with("expected 1 to 1000"));
         }
         message::check_name("worker", &self.worker, 100)?;
-        message::check_name("join_wait_topic", &self.join_wait_topic, message::NAME_LIMIT)
+        message::check_name(
+            "join_wait_topic",
+            &self.join_wait_topic,
+            message::NAME_LIMIT,
+        )
     }
 
     /// The first wrong name is remembered, so that the builder can go on and `connect` can tell.
@@ -203,7 +208,10 @@ impl Options {
 /// The URL may hold a password: it never shows.
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Options").field("names", &self.names).field("worker", &self.worker).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("names", &self.names)
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
     }
 }
 

@@ -69,7 +69,11 @@ impl Outbox {
     /// # Errors
     /// When the message is not valid, when it names a join that does not exist, when the transaction
     /// belongs to another kind of database, and when the client reports an error.
-    pub async fn enqueue_in<E: Executor>(&self, tx: &mut E, message: &Message) -> Result<Receipt, E::Error> {
+    pub async fn enqueue_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        message: &Message,
+    ) -> Result<Receipt, E::Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
         run_in(self.store.dialect(), tx, enqueue.calls).await?;
         self.log_enqueued(std::slice::from_ref(message));
@@ -80,7 +84,11 @@ impl Outbox {
     ///
     /// # Errors
     /// As [`Outbox::enqueue_in`].
-    pub async fn enqueue_many_in<E: Executor>(&self, tx: &mut E, messages: &[Message]) -> Result<Vec<Receipt>, E::Error> {
+    pub async fn enqueue_many_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        messages: &[Message],
+    ) -> Result<Vec<Receipt>, E::Error> {
         if messages.is_empty() {
             return Ok(Vec::new());
         }
@@ -97,7 +105,14 @@ impl Outbox {
     /// When the message is not valid.
     pub fn statements(&self, message: &Message) -> Result<(Receipt, Vec<Statement>), Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
-        Ok((enqueue.receipts[0], enqueue.calls.into_iter().flat_map(Call::into_statements).collect()))
+        Ok((
+            enqueue.receipts[0],
+            enqueue
+                .calls
+                .into_iter()
+                .flat_map(Call::into_statements)
+                .collect(),
+        ))
     }
 
     fn log_enqueued(&self, messages: &[Message]) {
@@ -121,10 +136,24 @@ impl Outbox {
     ///
     /// # Errors
     /// When `owner` is the empty token, or `lease` or `batch` is zero or beyond its limit.
-    pub async fn claim(&self, owner: OwnerToken, lease: Duration, batch: usize) -> Result<Vec<OutboxMessage>, Error> {
+    pub async fn claim(
+        &self,
+        owner: OwnerToken,
+        lease: Duration,
+        batch: usize,
+    ) -> Result<Vec<OutboxMessage>, Error> {
         let rows = self.store.claim(Queue::Outbox, owner, lease, batch).await?;
-        let mut messages = rows.into_iter().map(OutboxMessage::claimed).collect::<Result<Vec<_>, _>>()?;
-        messages.sort_by_key(|message| (message.progress.next_attempt_at, message.created_at, message.id));
+        let mut messages = rows
+            .into_iter()
+            .map(OutboxMessage::claimed)
+            .collect::<Result<Vec<_>, _>>()?;
+        messages.sort_by_key(|message| {
+            (
+                message.progress.next_attempt_at,
+                message.created_at,
+                message.id,
+            )
+        });
         Ok(messages)
     }
 
@@ -133,7 +162,11 @@ impl Outbox {
     ///
     /// # Errors
     /// When `owner` is the empty token.
-    pub async fn ack(&self, owner: OwnerToken, ids: &[WorkItemId]) -> Result<Vec<WorkItemId>, Error> {
+    pub async fn ack(
+        &self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+    ) -> Result<Vec<WorkItemId>, Error> {
         Ok(work_items(self.store.ack(&self.target(ids), owner).await?))
     }
 
@@ -151,7 +184,10 @@ impl Outbox {
         owner.checked("owner")?;
         messages.iter().try_for_each(Message::check)?;
         let enqueue = Enqueue::after_ack(&self.store, owner, id, messages);
-        let acked = self.store.settle("ack", &self.target(&[id]), enqueue.calls).await?;
+        let acked = self
+            .store
+            .settle("ack", &self.target(&[id]), enqueue.calls)
+            .await?;
         if acked.is_empty() {
             return Err(ErrorKind::LeaseLost.with("nothing was written"));
         }
@@ -163,8 +199,15 @@ impl Outbox {
     ///
     /// # Errors
     /// When `owner` is the empty token or the delay is beyond its limit.
-    pub async fn abandon(&self, owner: OwnerToken, ids: &[WorkItemId], how: Abandon) -> Result<Vec<WorkItemId>, Error> {
-        Ok(work_items(self.store.abandon(&self.target(ids), owner, &how).await?))
+    pub async fn abandon(
+        &self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+        how: Abandon,
+    ) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(
+            self.store.abandon(&self.target(ids), owner, &how).await?,
+        ))
     }
 
     /// Marks messages as dead, and counts them as failed steps of their joins in the same transaction.
@@ -172,8 +215,15 @@ impl Outbox {
     ///
     /// # Errors
     /// When `owner` is the empty token.
-    pub async fn fail(&self, owner: OwnerToken, ids: &[WorkItemId], error: &str) -> Result<Vec<WorkItemId>, Error> {
-        Ok(work_items(self.store.fail(&self.target(ids), owner, error).await?))
+    pub async fn fail(
+        &self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+        error: &str,
+    ) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(
+            self.store.fail(&self.target(ids), owner, error).await?,
+        ))
     }
 
     /// Extends leases that `owner` still holds. An id that does not come back has lost its lease: stop
@@ -181,8 +231,15 @@ impl Outbox {
     ///
     /// # Errors
     /// When `owner` is the empty token or `lease` is zero or beyond its limit.
-    pub async fn renew(&self, owner: OwnerToken, ids: &[WorkItemId], lease: Duration) -> Result<Vec<WorkItemId>, Error> {
-        Ok(work_items(self.store.renew(&self.target(ids), owner, lease).await?))
+    pub async fn renew(
+        &self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+        lease: Duration,
+    ) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(
+            self.store.renew(&self.target(ids), owner, lease).await?,
+        ))
     }
 
     /// Frees every expired lease and says how many. A claim takes expired leases by itself; this keeps
@@ -199,9 +256,17 @@ impl Outbox {
     /// # Errors
     /// When the database fails.
     pub async fn get(&self, id: WorkItemId) -> Result<Option<OutboxMessage>, Error> {
-        let call = self.store.catalog.outbox.get.call(vec![id.as_uuid().into()]);
+        let call = self
+            .store
+            .catalog
+            .outbox
+            .get
+            .call(vec![id.as_uuid().into()]);
         let rows = self.store.read("get", "outbox", call).await?;
-        rows.into_iter().next().map(OutboxMessage::shown).transpose()
+        rows.into_iter()
+            .next()
+            .map(OutboxMessage::shown)
+            .transpose()
     }
 
     /// Messages in one state, by id, which is about the order in which they were enqueued. To page on,
@@ -210,7 +275,12 @@ impl Outbox {
     /// # Errors
     /// When `limit` is zero or beyond 10,000.
     pub async fn list(&self, list: &List) -> Result<Vec<OutboxMessage>, Error> {
-        let call = self.store.catalog.outbox.list.call(list.values(list.state.code())?);
+        let call = self
+            .store
+            .catalog
+            .outbox
+            .list
+            .call(list.values(list.state.code())?);
         let rows = self.store.read("list", "outbox", call).await?;
         rows.into_iter().map(OutboxMessage::shown).collect()
     }
@@ -221,8 +291,14 @@ impl Outbox {
     /// When the database fails.
     pub async fn counts(&self) -> Result<Counts, Error> {
         let call = self.store.catalog.outbox.count.call(Vec::new());
-        let [ready, in_flight, done, dead] = four_counts(self.store.read("count", "outbox", call).await?)?;
-        Ok(Counts { ready, in_flight, done, dead })
+        let [ready, in_flight, done, dead] =
+            four_counts(self.store.read("count", "outbox", call).await?)?;
+        Ok(Counts {
+            ready,
+            in_flight,
+            done,
+            dead,
+        })
     }
 
     /// Makes dead messages ready again, with a fresh budget of attempts. Gives back the ids that were
@@ -257,7 +333,12 @@ impl Outbox {
     /// # Errors
     /// When `older_than` is zero.
     pub async fn cleanup(&self, older_than: Duration) -> Result<u64, Error> {
-        self.store.cleanup(Queue::Outbox, Cutoff::OlderThan(retention_micros("older_than", older_than)?)).await
+        self.store
+            .cleanup(
+                Queue::Outbox,
+                Cutoff::OlderThan(retention_micros("older_than", older_than)?),
+            )
+            .await
     }
 
     /// As [`Outbox::cleanup`], for messages that were done before a point in time.
@@ -265,7 +346,9 @@ impl Outbox {
     /// # Errors
     /// When the database fails.
     pub async fn cleanup_before(&self, before: SystemTime) -> Result<u64, Error> {
-        self.store.cleanup(Queue::Outbox, Cutoff::Before(micros(before))).await
+        self.store
+            .cleanup(Queue::Outbox, Cutoff::Before(micros(before)))
+            .await
     }
 
     /// One batch of a cleanup, in one transaction; `0` when nothing is left. For callers who pace the
@@ -278,12 +361,18 @@ impl Outbox {
         if batch == 0 {
             return Err(ErrorKind::OutOfRange { param: "batch" }.with("must be at least 1"));
         }
-        self.store.cleanup_batch(Queue::Outbox, cutoff, batch.into()).await
+        self.store
+            .cleanup_batch(Queue::Outbox, cutoff, batch.into())
+            .await
     }
 
     fn target(&self, ids: &[WorkItemId]) -> Target<'_> {
         let ids = Value::Uuids(ids.iter().map(|id| id.as_uuid()).collect());
-        Target { name: "outbox", sql: &self.store.catalog.outbox, ids }
+        Target {
+            name: "outbox",
+            sql: &self.store.catalog.outbox,
+            ids,
+        }
     }
 }
 
@@ -305,7 +394,12 @@ pub struct List<S = State> {
 impl<S> List<S> {
     /// The first 100 messages in this state.
     pub fn new(state: S) -> Self {
-        Self { state, topic: None, after: None, limit: 100 }
+        Self {
+            state,
+            topic: None,
+            after: None,
+            limit: 100,
+        }
     }
 
     /// Only this topic.
@@ -338,7 +432,12 @@ impl<S> List<S> {
             return Err(ErrorKind::OutOfRange { param: "limit" }.with("expected 1 to 10000"));
         }
         let after = self.after.map(WorkItemId::as_uuid);
-        Ok(vec![code.into(), self.topic.clone().into(), after.into(), self.limit.into()])
+        Ok(vec![
+            code.into(),
+            self.topic.clone().into(),
+            after.into(),
+            self.limit.into(),
+        ])
     }
 }
 
@@ -355,7 +454,10 @@ impl Enqueue {
             return Ok(Self::write(store, std::slice::from_ref(message)));
         }
         let receipt = receipt(message);
-        Ok(Self { receipts: vec![receipt], calls: vec![single(store, message, receipt)] })
+        Ok(Self {
+            receipts: vec![receipt],
+            calls: vec![single(store, message, receipt)],
+        })
     }
 
     fn many(store: &Store, messages: &[Message]) -> Result<Self, Error> {
@@ -373,11 +475,16 @@ impl Enqueue {
             let mut values = ack;
             values.extend(columns(messages, &receipts));
             values.extend(membership_columns(memberships(messages, &receipts)));
-            return Self { receipts, calls: vec![script.call(values)] };
+            return Self {
+                receipts,
+                calls: vec![script.call(values)],
+            };
         }
         let mut enqueue = Self::write(store, messages);
         let held = store.catalog.held.iter().map(|script| {
-            script.call(vec![owner.into(), id.into()]).needs(ErrorKind::LeaseLost)
+            script
+                .call(vec![owner.into(), id.into()])
+                .needs(ErrorKind::LeaseLost)
         });
         enqueue.calls.splice(0..0, held);
         enqueue.calls.push(store.catalog.outbox.ack.call(ack));
@@ -389,19 +496,35 @@ impl Enqueue {
         let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
         let catalog = &store.catalog;
         let memberships = memberships(messages, &receipts);
-        let calls = match (&catalog.enqueue_many, &catalog.enqueue_joined, &catalog.enqueue_member) {
-            (Some(many), _, _) if memberships.is_empty() => vec![many.call(columns(messages, &receipts))],
+        let calls = match (
+            &catalog.enqueue_many,
+            &catalog.enqueue_joined,
+            &catalog.enqueue_member,
+        ) {
+            (Some(many), _, _) if memberships.is_empty() => {
+                vec![many.call(columns(messages, &receipts))]
+            }
             (_, Some(joined), _) => {
                 let mut values = columns(messages, &receipts);
                 values.extend(membership_columns(memberships));
                 vec![joined.call(values)]
             }
             (_, _, member) => {
-                let rows = messages.iter().zip(&receipts).map(|(message, receipt)| single(store, message, *receipt));
+                let rows = messages
+                    .iter()
+                    .zip(&receipts)
+                    .map(|(message, receipt)| single(store, message, *receipt));
                 let mut seen = std::collections::HashSet::new();
-                let members = memberships.into_iter().filter(|pair| seen.insert(*pair)).flat_map(|(message, join)| {
-                    member.as_ref().map(|script| script.call(vec![message.into(), join.into()]).needs(NO_JOIN))
-                });
+                let members = memberships
+                    .into_iter()
+                    .filter(|pair| seen.insert(*pair))
+                    .flat_map(|(message, join)| {
+                        member.as_ref().map(|script| {
+                            script
+                                .call(vec![message.into(), join.into()])
+                                .needs(NO_JOIN)
+                        })
+                    });
                 rows.chain(members).collect()
             }
         };
@@ -411,8 +534,13 @@ impl Enqueue {
 
 fn receipt(message: &Message) -> Receipt {
     let work_item_id = message.id.unwrap_or_else(WorkItemId::new);
-    let message_id = message.message_id.unwrap_or_else(|| MessageId::from_uuid(work_item_id.as_uuid()));
-    Receipt { work_item_id, message_id }
+    let message_id = message
+        .message_id
+        .unwrap_or_else(|| MessageId::from_uuid(work_item_id.as_uuid()));
+    Receipt {
+        work_item_id,
+        message_id,
+    }
 }
 
 fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
@@ -432,7 +560,10 @@ fn memberships(messages: &[Message], receipts: &[Receipt]) -> Vec<(Uuid, Uuid)> 
     let pairs = messages.iter().zip(receipts);
     pairs
         .flat_map(|(message, receipt)| {
-            message.joins.iter().map(|join| (receipt.message_id.as_uuid(), join.as_uuid()))
+            message
+                .joins
+                .iter()
+                .map(|join| (receipt.message_id.as_uuid(), join.as_uuid()))
         })
         .collect()
 }
@@ -444,13 +575,43 @@ fn membership_columns(memberships: Vec<(Uuid, Uuid)>) -> [Value; 2] {
 
 fn columns(messages: &[Message], receipts: &[Receipt]) -> Vec<Value> {
     vec![
-        Value::Uuids(receipts.iter().map(|receipt| receipt.work_item_id.as_uuid()).collect()),
-        Value::Uuids(receipts.iter().map(|receipt| receipt.message_id.as_uuid()).collect()),
-        Value::Texts(messages.iter().map(|message| Some(message.topic.clone())).collect()),
-        Value::Texts(messages.iter().map(|message| Some(message.payload.clone())).collect()),
-        Value::Texts(messages.iter().map(|message| headers_text(&message.headers)).collect()),
+        Value::Uuids(
+            receipts
+                .iter()
+                .map(|receipt| receipt.work_item_id.as_uuid())
+                .collect(),
+        ),
+        Value::Uuids(
+            receipts
+                .iter()
+                .map(|receipt| receipt.message_id.as_uuid())
+                .collect(),
+        ),
+        Value::Texts(
+            messages
+                .iter()
+                .map(|message| Some(message.topic.clone()))
+                .collect(),
+        ),
+        Value::Texts(
+            messages
+                .iter()
+                .map(|message| Some(message.payload.clone()))
+                .collect(),
+        ),
+        Value::Texts(
+            messages
+                .iter()
+                .map(|message| headers_text(&message.headers))
+                .collect(),
+        ),
         Value::Texts(messages.iter().map(correlation).collect()),
-        Value::Ints(messages.iter().map(|message| message.due_at.map(micros)).collect()),
+        Value::Ints(
+            messages
+                .iter()
+                .map(|message| message.due_at.map(micros))
+                .collect(),
+        ),
     ]
 }
 
@@ -464,6 +625,8 @@ fn work_items(ids: Vec<Uuid>) -> Vec<WorkItemId> {
 }
 
 pub(crate) fn four_counts(mut rows: Vec<crate::sql::Row>) -> Result<[u64; 4], Error> {
-    let mut row = rows.pop().ok_or_else(|| ErrorKind::Schema.with("a count returned no row"))?;
+    let mut row = rows
+        .pop()
+        .ok_or_else(|| ErrorKind::Schema.with("a count returned no row"))?;
     Ok([row.count()?, row.count()?, row.count()?, row.count()?])
 }

@@ -59,7 +59,10 @@ impl Postroom {
                 inbox_watermark: Default::default(),
             }),
         };
-        room.store.db.read(Script::parse(dialect, "SELECT 1").call(Vec::new())).await?;
+        room.store
+            .db
+            .read(Script::parse(dialect, "SELECT 1").call(Vec::new()))
+            .await?;
         if options.deploy {
             room.deploy().await?;
         }
@@ -69,19 +72,25 @@ impl Postroom {
     /// The outbox: messages that leave with your transaction.
     #[must_use]
     pub fn outbox(&self) -> Outbox {
-        Outbox { store: Arc::clone(&self.store) }
+        Outbox {
+            store: Arc::clone(&self.store),
+        }
     }
 
     /// The inbox: inbound messages, taken in once.
     #[must_use]
     pub fn inbox(&self) -> Inbox {
-        Inbox { store: Arc::clone(&self.store) }
+        Inbox {
+            store: Arc::clone(&self.store),
+        }
     }
 
     /// Joins: waiting for a group of messages.
     #[must_use]
     pub fn joins(&self) -> Joins {
-        Joins { store: Arc::clone(&self.store) }
+        Joins {
+            store: Arc::clone(&self.store),
+        }
     }
 
     /// The outbox as a store of transport envelopes with destinations.
@@ -133,7 +142,9 @@ impl Postroom {
 
 impl std::fmt::Debug for Postroom {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Postroom").field(&self.store.identifier).finish()
+        f.debug_tuple("Postroom")
+            .field(&self.store.identifier)
+            .finish()
     }
 }
 
@@ -179,9 +190,17 @@ fn open_database(options: &Options) -> Result<(Box<dyn Database>, String), Error
     match dialect_of(&options.url)? {
         #[cfg(feature = "sqlite")]
         Dialect::Sqlite => {
-            let prefix = options.names.schema.as_ref().map(|_| format!("#{}", options.names.schema())).unwrap_or_default();
+            let prefix = options
+                .names
+                .schema
+                .as_ref()
+                .map(|_| format!("#{}", options.names.schema()))
+                .unwrap_or_default();
             let identifier = format!("{}{prefix}", options.url);
-            Ok((Box::new(crate::db::sqlite::Sqlite::open(options)?), identifier))
+            Ok((
+                Box::new(crate::db::sqlite::Sqlite::open(options)?),
+                identifier,
+            ))
         }
         #[cfg(feature = "postgres")]
         Dialect::Postgres => {
@@ -189,7 +208,9 @@ fn open_database(options: &Options) -> Result<(Box<dyn Database>, String), Error
             Ok((Box::new(db), format!("{place}#{}", options.names.schema())))
         }
         #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
-        dialect => Err(ErrorKind::InvalidArgument { param: "url" }
-            .with(format!("postroom was built without the feature `{}`", dialect.name()))),
+        dialect => Err(ErrorKind::InvalidArgument { param: "url" }.with(format!(
+            "postroom was built without the feature `{}`",
+            dialect.name()
+        ))),
     }
 }

@@ -61,38 +61,72 @@ impl Store {
         let owner = owner.checked("owner")?;
         let lease = lease_micros(lease)?;
         if batch == 0 || batch > LARGEST_BATCH {
-            return Err(ErrorKind::OutOfRange { param: "batch" }.with(format!("expected 1 to {LARGEST_BATCH}, got {batch}")));
+            return Err(ErrorKind::OutOfRange { param: "batch" }
+                .with(format!("expected 1 to {LARGEST_BATCH}, got {batch}")));
         }
         let (name, sql, watermark) = self.queue(queue);
         let from = watermark.from();
         let started = Instant::now();
         let limit = i64::try_from(batch).unwrap_or(i64::MAX);
-        let call = sql.claim.call(vec![owner.into(), lease.into(), limit.into(), from.into()]);
-        let rows = self.observed("claim", name, self.db.run(vec![call])).await?.rows;
-        watermark.claimed(from, started.elapsed(), rows.len() == batch, &next_attempts(queue, &rows));
+        let call = sql
+            .claim
+            .call(vec![owner.into(), lease.into(), limit.into(), from.into()]);
+        let rows = self
+            .observed("claim", name, self.db.run(vec![call]))
+            .await?
+            .rows;
+        watermark.claimed(
+            from,
+            started.elapsed(),
+            rows.len() == batch,
+            &next_attempts(queue, &rows),
+        );
         tracing::debug!(store = %self.identifier, queue = name, count = rows.len(), "claimed");
-        counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name).increment(rows.len() as u64);
+        counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name)
+            .increment(rows.len() as u64);
         Ok(rows)
     }
 
     /// Moves what `owner` holds among `ids` to done. Gives back what really changed.
-    pub(crate) async fn ack(&self, target: &Target<'_>, owner: OwnerToken) -> Result<Vec<Uuid>, Error> {
+    pub(crate) async fn ack(
+        &self,
+        target: &Target<'_>,
+        owner: OwnerToken,
+    ) -> Result<Vec<Uuid>, Error> {
         let owner = owner.checked("owner")?;
-        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
         let call = target.sql.ack.call(self.ack_values(owner, ids));
         self.settle("ack", target, vec![call]).await
     }
 
     pub(crate) fn ack_values(&self, owner: Uuid, ids: Value) -> Vec<Value> {
-        vec![owner.into(), ids, self.worker.as_str().into(), i64::from(self.keep_done).into()]
+        vec![
+            owner.into(),
+            ids,
+            self.worker.as_str().into(),
+            i64::from(self.keep_done).into(),
+        ]
     }
 
     /// Moves what `owner` holds among `ids` to dead, with one error for all.
-    pub(crate) async fn fail(&self, target: &Target<'_>, owner: OwnerToken, error: &str) -> Result<Vec<Uuid>, Error> {
+    pub(crate) async fn fail(
+        &self,
+        target: &Target<'_>,
+        owner: OwnerToken,
+        error: &str,
+    ) -> Result<Vec<Uuid>, Error> {
         let owner = owner.checked("owner")?;
-        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
         let errors = Value::Texts(vec![stored_error(error)]);
-        let call = target.sql.fail.call(vec![owner.into(), ids, errors, self.worker.as_str().into()]);
+        let call =
+            target
+                .sql
+                .fail
+                .call(vec![owner.into(), ids, errors, self.worker.as_str().into()]);
         self.settle("fail", target, vec![call]).await
     }
 
@@ -104,8 +138,13 @@ impl Store {
         how: &Abandon,
     ) -> Result<Vec<Uuid>, Error> {
         let owner = owner.checked("owner")?;
-        let delay = how.delay.map(|delay| duration_micros("delay", delay)).transpose()?;
-        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let delay = how
+            .delay
+            .map(|delay| duration_micros("delay", delay))
+            .transpose()?;
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
         let values = vec![
             owner.into(),
             ids,
@@ -113,7 +152,8 @@ impl Store {
             Value::Texts(vec![how.error.as_deref().and_then(stored_error)]),
             Value::Ints(vec![Some(i64::from(how.deferred))]),
         ];
-        self.settle("abandon", target, vec![target.sql.abandon.call(values)]).await
+        self.settle("abandon", target, vec![target.sql.abandon.call(values)])
+            .await
     }
 
     /// Extends the leases that `owner` still holds among `ids`; the others are lost.
@@ -125,7 +165,9 @@ impl Store {
     ) -> Result<Vec<Uuid>, Error> {
         let owner = owner.checked("owner")?;
         let lease = lease_micros(lease)?;
-        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
         let call = target.sql.renew.call(vec![owner.into(), ids, lease.into()]);
         self.settle("renew", target, vec![call]).await
     }
@@ -137,7 +179,9 @@ impl Store {
         target: &Target<'_>,
         calls: Vec<Call>,
     ) -> Result<Vec<Uuid>, Error> {
-        let output = self.observed(operation, target.name, self.db.run(calls)).await?;
+        let output = self
+            .observed(operation, target.name, self.db.run(calls))
+            .await?;
         let mut ids = Vec::with_capacity(output.rows.len());
         for mut row in output.rows {
             match row.optional_uuid()? {
@@ -153,7 +197,9 @@ impl Store {
 
     /// Reads `join_id, status, completed, failed, expected` and tells when the join has finished.
     pub(crate) fn log_finished_join(&self, row: &mut Row) -> Result<(), Error> {
-        let Some(join) = finished(row)? else { return Ok(()) };
+        let Some(join) = finished(row)? else {
+            return Ok(());
+        };
         tracing::info!(
             store = %self.identifier,
             join_id = %JoinId::from(join.id),
@@ -163,7 +209,11 @@ impl Store {
             expected = join.expected,
             "join finished"
         );
-        let status = if join.status == JoinStatus::Failed { "failed" } else { "completed" };
+        let status = if join.status == JoinStatus::Failed {
+            "failed"
+        } else {
+            "completed"
+        };
         counter!("postroom_joins_finished_total", "store" => self.identifier.clone(), "status" => status).increment(1);
         Ok(())
     }
@@ -174,20 +224,31 @@ impl Store {
         let reaped = self.number("reap", name, sql.reap.call(Vec::new())).await?;
         watermark.forget();
         tracing::info!(store = %self.identifier, queue = name, count = reaped, "reaped expired leases");
-        counter!("postroom_reaped_total", "store" => self.identifier.clone(), "queue" => name).increment(reaped);
+        counter!("postroom_reaped_total", "store" => self.identifier.clone(), "queue" => name)
+            .increment(reaped);
         Ok(reaped)
     }
 
     /// Makes dead messages ready again.
     pub(crate) async fn replay(&self, target: &Target<'_>) -> Result<Vec<Uuid>, Error> {
-        let Some(ids) = target.ids() else { return Ok(Vec::new()) };
-        self.settle("replay", target, vec![target.sql.replay.call(vec![ids])]).await
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
+        self.settle("replay", target, vec![target.sql.replay.call(vec![ids])])
+            .await
     }
 
     /// Deletes dead messages by id.
     pub(crate) async fn purge(&self, target: &Target<'_>) -> Result<u64, Error> {
-        let Some(ids) = target.ids() else { return Ok(0) };
-        self.number("purge", target.name, target.sql.purge.call(vec![ids, 0.into(), 0.into()])).await
+        let Some(ids) = target.ids() else {
+            return Ok(0);
+        };
+        self.number(
+            "purge",
+            target.name,
+            target.sql.purge.call(vec![ids, 0.into(), 0.into()]),
+        )
+        .await
     }
 
     /// Deletes dead messages that died longer than `age` ago, batch by batch.
@@ -195,7 +256,9 @@ impl Store {
         let age = duration_micros("older_than", age)?;
         let (name, sql, _) = self.queue(queue);
         self.in_batches(|| {
-            let call = sql.purge.call(vec![Value::Text(None), age.into(), CLEANUP_BATCH.into()]);
+            let call = sql
+                .purge
+                .call(vec![Value::Text(None), age.into(), CLEANUP_BATCH.into()]);
             self.number("purge", name, call)
         })
         .await
@@ -204,17 +267,34 @@ impl Store {
     /// Deletes done messages batch by batch, each batch a transaction.
     pub(crate) async fn cleanup(&self, queue: Queue, cutoff: Cutoff) -> Result<u64, Error> {
         let (name, sql, _) = self.queue(queue);
-        self.observed("maintain", name, self.db.run(vec![sql.maintain.call(Vec::new())])).await?;
-        self.in_batches(|| self.cleanup_batch(queue, cutoff, CLEANUP_BATCH)).await
+        self.observed(
+            "maintain",
+            name,
+            self.db.run(vec![sql.maintain.call(Vec::new())]),
+        )
+        .await?;
+        self.in_batches(|| self.cleanup_batch(queue, cutoff, CLEANUP_BATCH))
+            .await
     }
 
-    pub(crate) async fn cleanup_batch(&self, queue: Queue, cutoff: Cutoff, batch: i64) -> Result<u64, Error> {
+    pub(crate) async fn cleanup_batch(
+        &self,
+        queue: Queue,
+        cutoff: Cutoff,
+        batch: i64,
+    ) -> Result<u64, Error> {
         let (name, sql, _) = self.queue(queue);
         let (age, before) = match cutoff {
             Cutoff::OlderThan(age) => (Some(age), None),
             Cutoff::Before(time) => (None, Some(time)),
         };
-        self.number("cleanup", name, sql.cleanup.call(vec![age.into(), before.into(), batch.into()])).await
+        self.number(
+            "cleanup",
+            name,
+            sql.cleanup
+                .call(vec![age.into(), before.into(), batch.into()]),
+        )
+        .await
     }
 
     /// Repeats a batched operation until it has nothing left to do.
@@ -232,16 +312,40 @@ impl Store {
     }
 
     /// One call whose last row is a number.
-    pub(crate) async fn number(&self, operation: &'static str, queue: &'static str, call: Call) -> Result<u64, Error> {
-        let mut output = self.observed(operation, queue, self.db.run(vec![call])).await?;
-        output.rows.pop().ok_or_else(|| ErrorKind::Schema.with("a statement returned no row"))?.count()
+    pub(crate) async fn number(
+        &self,
+        operation: &'static str,
+        queue: &'static str,
+        call: Call,
+    ) -> Result<u64, Error> {
+        let mut output = self
+            .observed(operation, queue, self.db.run(vec![call]))
+            .await?;
+        output
+            .rows
+            .pop()
+            .ok_or_else(|| ErrorKind::Schema.with("a statement returned no row"))?
+            .count()
     }
 
-    pub(crate) async fn read(&self, operation: &'static str, queue: &'static str, call: Call) -> Result<Vec<Row>, Error> {
-        Ok(self.observed(operation, queue, self.db.read(call)).await?.rows)
+    pub(crate) async fn read(
+        &self,
+        operation: &'static str,
+        queue: &'static str,
+        call: Call,
+    ) -> Result<Vec<Row>, Error> {
+        Ok(self
+            .observed(operation, queue, self.db.read(call))
+            .await?
+            .rows)
     }
 
-    pub(crate) async fn run(&self, operation: &'static str, queue: &'static str, calls: Vec<Call>) -> Result<Output, Error> {
+    pub(crate) async fn run(
+        &self,
+        operation: &'static str,
+        queue: &'static str,
+        calls: Vec<Call>,
+    ) -> Result<Output, Error> {
         self.observed(operation, queue, self.db.run(calls)).await
     }
 
@@ -310,7 +414,10 @@ impl Abandon {
     /// Ready again after exactly `delay`, by the database's clock.
     #[must_use]
     pub fn after(delay: Duration) -> Self {
-        Self { delay: Some(delay), ..Self::default() }
+        Self {
+            delay: Some(delay),
+            ..Self::default()
+        }
     }
 
     /// Records what went wrong. It is cut to 2 KiB; keep payloads and secrets out of it.
@@ -348,7 +455,9 @@ impl Watermark {
 
     fn from(&self) -> Option<i64> {
         let mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        mark.as_ref().filter(|mark| Instant::now() < mark.rescan_at).map(|mark| mark.highest - Self::MARGIN)
+        mark.as_ref()
+            .filter(|mark| Instant::now() < mark.rescan_at)
+            .map(|mark| mark.highest - Self::MARGIN)
     }
 
     /// A claim is done that started at `from`. One that filled its batch above the mark has not looked
@@ -367,8 +476,11 @@ impl Watermark {
             return;
         }
         *mark = Some(Mark {
-            highest: mark.as_ref().map_or(latest, |mark| mark.highest.max(latest)),
-            rescan_at: Instant::now() + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2)),
+            highest: mark
+                .as_ref()
+                .map_or(latest, |mark| mark.highest.max(latest)),
+            rescan_at: Instant::now()
+                + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2)),
         });
     }
 
@@ -404,9 +516,18 @@ pub(crate) fn positive(param: &'static str, micros: i64) -> Result<i64, Error> {
 }
 
 pub(crate) fn duration_micros(param: &'static str, duration: Duration) -> Result<i64, Error> {
-    let longest = if param == "older_than" { LONGEST * 100 } else { LONGEST };
+    let longest = if param == "older_than" {
+        LONGEST * 100
+    } else {
+        LONGEST
+    };
     i64::try_from(duration.as_micros())
         .ok()
         .filter(|_| duration <= longest)
-        .ok_or_else(|| ErrorKind::OutOfRange { param }.with(format!("must be at most {} days", longest.as_secs() / 86_400)))
+        .ok_or_else(|| {
+            ErrorKind::OutOfRange { param }.with(format!(
+                "must be at most {} days",
+                longest.as_secs() / 86_400
+            ))
+        })
 }

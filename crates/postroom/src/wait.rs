@@ -29,7 +29,11 @@ impl Joins {
     ///
     /// # Errors
     /// As [`Joins::enqueue_wait`], and when the client reports an error.
-    pub async fn enqueue_wait_in<E: Executor>(&self, tx: &mut E, wait: &JoinWait) -> Result<Receipt, E::Error> {
+    pub async fn enqueue_wait_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        wait: &JoinWait,
+    ) -> Result<Receipt, E::Error> {
         let (receipt, call) = self.waiting(wait)?;
         run_in(self.store.dialect(), tx, vec![call]).await?;
         self.log_waiting(wait);
@@ -38,8 +42,9 @@ impl Joins {
 
     fn waiting(&self, wait: &JoinWait) -> Result<(Receipt, Call), Error> {
         wait.check()?;
-        let payload = serde_json::to_string(wait)
-            .map_err(|_| ErrorKind::InvalidArgument { param: "wait" }.with("cannot be written as JSON"))?;
+        let payload = serde_json::to_string(wait).map_err(|_| {
+            ErrorKind::InvalidArgument { param: "wait" }.with("cannot be written as JSON")
+        })?;
         let id = WorkItemId::new();
         let values = vec![
             id.as_uuid().into(),
@@ -49,7 +54,13 @@ impl Joins {
             wait.join_id.into(),
         ];
         let call = self.store.catalog.enqueue_wait.call(values).needs(NO_JOIN);
-        Ok((Receipt { work_item_id: id, message_id: MessageId::from_uuid(id.as_uuid()) }, call))
+        Ok((
+            Receipt {
+                work_item_id: id,
+                message_id: MessageId::from_uuid(id.as_uuid()),
+            },
+            call,
+        ))
     }
 
     fn log_waiting(&self, wait: &JoinWait) {
@@ -64,25 +75,41 @@ impl Joins {
     /// # Errors
     /// `InvalidArgument` when the message is not on the wait topic, `LeaseLost` when `owner` no longer
     /// holds it (nothing was written), and when the database fails.
-    pub async fn handle_wait(&self, owner: OwnerToken, message: &OutboxMessage) -> Result<WaitDecision, Error> {
+    pub async fn handle_wait(
+        &self,
+        owner: OwnerToken,
+        message: &OutboxMessage,
+    ) -> Result<WaitDecision, Error> {
         if message.topic != self.store.join_wait_topic {
-            return Err(ErrorKind::InvalidArgument { param: "message" }
-                .with(format!("expected the topic `{}`", self.store.join_wait_topic)));
+            return Err(
+                ErrorKind::InvalidArgument { param: "message" }.with(format!(
+                    "expected the topic `{}`",
+                    self.store.join_wait_topic
+                )),
+            );
         }
-        self.store.log_handling("outbox", &message.topic, &message.message_id);
-        let outbox = Outbox { store: self.store.clone() };
+        self.store
+            .log_handling("outbox", &message.topic, &message.message_id);
+        let outbox = Outbox {
+            store: self.store.clone(),
+        };
         let Some((wait, join)) = self.waited_for(message).await? else {
             let error = "the join of this wait message does not exist";
-            self.store.log_failed("outbox", &message.topic, &message.message_id, error);
+            self.store
+                .log_failed("outbox", &message.topic, &message.message_id, error);
             let failed = outbox.fail(owner, &[message.id], error).await?;
             return self.decided(message, &failed, WaitDecision::UnknownJoin);
         };
         if join.status == JoinStatus::Pending {
-            let released = outbox.abandon(owner, &[message.id], Abandon::default().deferred()).await?;
+            let released = outbox
+                .abandon(owner, &[message.id], Abandon::default().deferred())
+                .await?;
             return self.decided(message, &released, WaitDecision::NotReady);
         }
         let continuation = wait.continuation(join.status, join.failed_steps);
-        let receipts = outbox.ack_and_enqueue(owner, message.id, continuation.as_slice()).await?;
+        let receipts = outbox
+            .ack_and_enqueue(owner, message.id, continuation.as_slice())
+            .await?;
         let decision = match (receipts.first(), join.status) {
             (_, JoinStatus::Cancelled) => WaitDecision::Cancelled,
             (None, _) => WaitDecision::NoContinuation,
@@ -93,14 +120,23 @@ impl Joins {
     }
 
     /// The wait and its join as it stands, after late steps were counted; `None` when there is none.
-    async fn waited_for(&self, message: &OutboxMessage) -> Result<Option<(JoinWait, crate::Join)>, Error> {
-        let Ok(wait) = serde_json::from_str::<JoinWait>(&message.payload) else { return Ok(None) };
+    async fn waited_for(
+        &self,
+        message: &OutboxMessage,
+    ) -> Result<Option<(JoinWait, crate::Join)>, Error> {
+        let Ok(wait) = serde_json::from_str::<JoinWait>(&message.payload) else {
+            return Ok(None);
+        };
         let id = JoinId::from_uuid(wait.join_id);
         match self.get(id).await? {
             Some(join) if join.status == JoinStatus::Pending => {
                 // A step that was attached after its ack is counted by nobody else.
                 let counted = self.reconcile(id).await?;
-                let join = if counted > 0 { self.get(id).await? } else { Some(join) };
+                let join = if counted > 0 {
+                    self.get(id).await?
+                } else {
+                    Some(join)
+                };
                 Ok(join.map(|join| (wait, join)))
             }
             join => Ok(join.map(|join| (wait, join))),
@@ -191,10 +227,19 @@ impl JoinWait {
             return None;
         }
         if !self.fails(failed_steps) {
-            return Some(Message::new(&self.on_complete_topic, &self.on_complete_payload));
+            return Some(Message::new(
+                &self.on_complete_topic,
+                &self.on_complete_payload,
+            ));
         }
-        let topic = self.on_fail_topic.as_ref().filter(|topic| !topic.is_empty())?;
-        Some(Message::new(topic, self.on_fail_payload.as_deref().unwrap_or_default()))
+        let topic = self
+            .on_fail_topic
+            .as_ref()
+            .filter(|topic| !topic.is_empty())?;
+        Some(Message::new(
+            topic,
+            self.on_fail_payload.as_deref().unwrap_or_default(),
+        ))
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -204,7 +249,10 @@ impl JoinWait {
         if let Some(topic) = &self.on_fail_topic {
             check_name("on_fail_topic", topic, NAME_LIMIT)?;
         }
-        check_text("on_fail_payload", self.on_fail_payload.as_deref().unwrap_or_default())
+        check_text(
+            "on_fail_payload",
+            self.on_fail_payload.as_deref().unwrap_or_default(),
+        )
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Handled {
 
 impl Outbox {
     /// As [`Outbox::claim`], but waits up to `patience` for a message to be ready. An idle queue is asked
-    /// less and less often, down to twice a second.
+    /// less and less often, down to twice a second, and its expired leases are reaped.
     ///
     /// # Errors
     /// As [`Outbox::claim`].
@@ -37,7 +37,7 @@ impl Outbox {
         batch: usize,
         patience: Duration,
     ) -> Result<Vec<OutboxMessage>, Error> {
-        waiting(patience, || self.claim(owner, lease, batch)).await
+        waiting(patience, || self.claim(owner, lease, batch), || self.reap()).await
     }
 
     /// Runs a handler on a message that `owner` has claimed: success acks it, an error hands it back with
@@ -74,13 +74,17 @@ impl Outbox {
         message: &OutboxMessage,
         handler: impl AsyncFnOnce(&OutboxMessage) -> Result<(), E>,
     ) -> Result<Handled, Error> {
-        self.store.log_handling("outbox", &message.topic, &message.message_id);
+        self.store
+            .log_handling("outbox", &message.topic, &message.message_id);
         match handler(message).await {
             Ok(()) => Ok(Handled::done(self.ack(owner, &[message.id]).await?.len())),
             Err(error) => {
                 let error = error.to_string();
-                self.store.log_failed("outbox", &message.topic, &message.message_id, &error);
-                let released = self.abandon(owner, &[message.id], Abandon::default().error(error)).await?;
+                self.store
+                    .log_failed("outbox", &message.topic, &message.message_id, &error);
+                let released = self
+                    .abandon(owner, &[message.id], Abandon::default().error(error))
+                    .await?;
                 Ok(Handled::retried(released.len()))
             }
         }
@@ -99,7 +103,7 @@ impl Inbox {
         batch: usize,
         patience: Duration,
     ) -> Result<Vec<InboxMessage>, Error> {
-        waiting(patience, || self.claim(owner, lease, batch)).await
+        waiting(patience, || self.claim(owner, lease, batch), || self.reap()).await
     }
 
     /// Runs a handler on a message that `owner` has claimed: see [`Outbox::handle`].
@@ -113,7 +117,9 @@ impl Inbox {
         handler: impl AsyncFnOnce(&InboxMessage) -> Result<(), E>,
     ) -> Result<Handled, Error> {
         let (Some(work_item), Some(topic)) = (message.work_item_id, &message.topic) else {
-            return Err(ErrorKind::InvalidArgument { param: "message" }.with("it was never enqueued"));
+            return Err(
+                ErrorKind::InvalidArgument { param: "message" }.with("it was never enqueued")
+            );
         };
         let ids: &[WorkItemId] = &[work_item];
         self.store.log_handling("inbox", topic, &message.id);
@@ -122,7 +128,9 @@ impl Inbox {
             Err(error) => {
                 let error = error.to_string();
                 self.store.log_failed("inbox", topic, &message.id, &error);
-                let released = self.abandon(owner, ids, Abandon::default().error(error)).await?;
+                let released = self
+                    .abandon(owner, ids, Abandon::default().error(error))
+                    .await?;
                 Ok(Handled::retried(released))
             }
         }
@@ -131,11 +139,19 @@ impl Inbox {
 
 impl Handled {
     fn done(changed: usize) -> Self {
-        if changed > 0 { Self::Done } else { Self::LeaseLost }
+        if changed > 0 {
+            Self::Done
+        } else {
+            Self::LeaseLost
+        }
     }
 
     fn retried(changed: usize) -> Self {
-        if changed > 0 { Self::Retried } else { Self::LeaseLost }
+        if changed > 0 {
+            Self::Retried
+        } else {
+            Self::LeaseLost
+        }
     }
 }
 
@@ -144,7 +160,13 @@ impl Store {
         tracing::info!(store = %self.identifier, queue, topic, %message_id, "handling");
     }
 
-    pub(crate) fn log_failed(&self, queue: &'static str, topic: &str, message_id: &dyn Display, error: &str) {
+    pub(crate) fn log_failed(
+        &self,
+        queue: &'static str,
+        topic: &str,
+        message_id: &dyn Display,
+        error: &str,
+    ) {
         tracing::error!(store = %self.identifier, queue, topic, %message_id, error, "handler failed");
     }
 }
@@ -153,18 +175,28 @@ impl Store {
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Asks until there is something or patience is over, pausing twice as long each time.
-async fn waiting<T, F: Future<Output = Result<Vec<T>, Error>>>(
+/// Asks until there is something or patience is over, pausing twice as long each time. The first time
+/// that there is nothing to do, expired leases of messages that are not due yet are freed.
+async fn waiting<T, C, R>(
     patience: Duration,
-    mut claim: impl FnMut() -> F,
-) -> Result<Vec<T>, Error> {
+    mut claim: impl FnMut() -> C,
+    reap: impl FnOnce() -> R,
+) -> Result<Vec<T>, Error>
+where
+    C: Future<Output = Result<Vec<T>, Error>>,
+    R: Future<Output = Result<u64, Error>>,
+{
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
+    let mut reap = Some(reap);
     loop {
         let claimed = claim().await?;
         let left = patience.saturating_sub(started.elapsed());
         if !claimed.is_empty() || left.is_zero() {
             return Ok(claimed);
+        }
+        if let Some(reap) = reap.take() {
+            reap().await?;
         }
         tokio::time::sleep(pause.min(left)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

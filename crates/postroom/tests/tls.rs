@@ -17,12 +17,17 @@ mod postgres {
         fn new(host: &str) -> Self {
             let mut params = CertificateParams::new(Vec::new()).unwrap();
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let issuer =
+                CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
             let key = KeyPair::generate().unwrap();
-            let certificate =
-                CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+            let certificate = CertificateParams::new(vec![host.to_owned()])
+                .unwrap()
+                .signed_by(&key, &issuer)
+                .unwrap();
             let server = Server::start(Durability::Off).unwrap();
-            server.offer_tls(&certificate.pem(), &key.serialize_pem()).unwrap();
+            server
+                .offer_tls(&certificate.pem(), &key.serialize_pem())
+                .unwrap();
             let authority = tempfile::NamedTempFile::new().unwrap();
             std::fs::write(authority.path(), issuer.pem()).unwrap();
             Self { server, authority }
@@ -42,11 +47,19 @@ mod postgres {
     #[tokio::test(flavor = "multi_thread")]
     async fn connections_are_encrypted_and_the_server_is_verified() {
         let secured = Secured::new("127.0.0.1");
-        let room = secured.connect(&format!("sslmode=verify-full&{}", secured.authority())).await.unwrap();
-        room.outbox().enqueue(&Message::new("a", "b")).await.unwrap();
+        let room = secured
+            .connect(&format!("sslmode=verify-full&{}", secured.authority()))
+            .await
+            .unwrap();
+        room.outbox()
+            .enqueue(&Message::new("a", "b"))
+            .await
+            .unwrap();
 
         let (client, connection) =
-            tokio_postgres::connect(secured.server.url(), tokio_postgres::NoTls).await.unwrap();
+            tokio_postgres::connect(secured.server.url(), tokio_postgres::NoTls)
+                .await
+                .unwrap();
         tokio::spawn(connection);
         let row = client
             .query_one(
@@ -58,7 +71,10 @@ mod postgres {
             .await
             .unwrap();
         let (encrypted, plain): (i64, i64) = (row.get(0), row.get(1));
-        assert!(encrypted > 0 && plain == 0, "{encrypted} encrypted, {plain} plain");
+        assert!(
+            encrypted > 0 && plain == 0,
+            "{encrypted} encrypted, {plain} plain"
+        );
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +87,10 @@ mod postgres {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_certificate_for_another_host_is_refused() {
         let secured = Secured::new("db.example");
-        let error = secured.connect(&format!("sslmode=verify-full&{}", secured.authority())).await.unwrap_err();
+        let error = secured
+            .connect(&format!("sslmode=verify-full&{}", secured.authority()))
+            .await
+            .unwrap_err();
         assert!(error.is_transient(), "{error}");
     }
 
@@ -85,9 +104,10 @@ mod postgres {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_missing_authority_file_is_named_as_the_fault() {
-        let error = Postroom::connect("postgres://127.0.0.1:1/x?sslmode=require&sslrootcert=/nowhere.pem")
-            .await
-            .unwrap_err();
+        let error =
+            Postroom::connect("postgres://127.0.0.1:1/x?sslmode=require&sslrootcert=/nowhere.pem")
+                .await
+                .unwrap_err();
         assert_eq!(error.param(), Some("url"));
         assert!(error.to_string().contains("sslrootcert"), "{error}");
     }

@@ -133,7 +133,9 @@ impl Server {
                 run(Command::new("chown").arg(user).arg(&path))?;
             }
         }
-        let settings = std::fs::OpenOptions::new().append(true).open(data.join("postgresql.auto.conf"));
+        let settings = std::fs::OpenOptions::new()
+            .append(true)
+            .open(data.join("postgresql.auto.conf"));
         writeln!(settings?, "ssl = on")?;
         self.crash_and_restart()
     }

@@ -88,13 +88,20 @@ impl Table {
     /// Fails on a requirement of the core that no test shows, or whose test failed.
     pub(crate) fn check(&self) -> Result<()> {
         let core = || self.entries.iter().filter(|entry| entry.scope == "core");
-        let ids = |entries: Vec<&Entry>| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>().join(", ");
+        let ids = |entries: Vec<&Entry>| {
+            entries
+                .iter()
+                .map(|entry| entry.id.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let gaps: Vec<&Entry> = core().filter(|entry| entry.tests.is_empty()).collect();
         if !gaps.is_empty() {
             bail!("no test shows {}", ids(gaps));
         }
-        let silent: Vec<&Entry> =
-            core().filter(|entry| entry.sqlite != Outcome::Passed && entry.postgres != Outcome::Passed).collect();
+        let silent: Vec<&Entry> = core()
+            .filter(|entry| entry.sqlite != Outcome::Passed && entry.postgres != Outcome::Passed)
+            .collect();
         if !silent.is_empty() {
             bail!("no test that ran shows {}", ids(silent));
         }
@@ -137,7 +144,11 @@ impl Table {
              | id | level | requirement | tests | SQLite | PostgreSQL |\n|---|---|---|---|---|---|\n",
         );
         for entry in &self.entries {
-            let tests: Vec<String> = entry.tests.iter().map(|test| format!("`{}`", test.path())).collect();
+            let tests: Vec<String> = entry
+                .tests
+                .iter()
+                .map(|test| format!("`{}`", test.path()))
+                .collect();
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} |",
@@ -154,7 +165,10 @@ impl Table {
 
     pub(crate) fn summary(&self) -> String {
         let count = |scope: &str, shown: bool| {
-            self.entries.iter().filter(|entry| entry.scope == scope && entry.tests.is_empty() != shown).count()
+            self.entries
+                .iter()
+                .filter(|entry| entry.scope == scope && entry.tests.is_empty() != shown)
+                .count()
         };
         format!(
             "requirements: {} of the core shown by tests, {} missing; {} later ones shown, {} to come",
@@ -171,10 +185,15 @@ impl Table {
 
     /// The committed table must be what this run shows, unless a database was missing.
     pub(crate) fn compare_with_committed(&self) -> Result<()> {
-        let missing = self.entries.iter().any(|entry| entry.postgres == Outcome::NotRun);
+        let missing = self
+            .entries
+            .iter()
+            .any(|entry| entry.postgres == Outcome::NotRun);
         let committed = std::fs::read_to_string(committed()).unwrap_or_default();
         if !missing && committed != self.markdown() {
-            bail!("docs/CONFORMANCE.md is out of date: run `cargo xtask spec --last --write` and commit it");
+            bail!(
+                "docs/CONFORMANCE.md is out of date: run `cargo xtask spec --last --write` and commit it"
+            );
         }
         Ok(())
     }
@@ -186,8 +205,16 @@ fn committed() -> std::path::PathBuf {
 
 impl Shown {
     fn path(&self) -> String {
-        let parts = [self.target.as_str(), self.module.as_str(), self.name.as_str()];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("::")
+        let parts = [
+            self.target.as_str(),
+            self.module.as_str(),
+            self.name.as_str(),
+        ];
+        parts
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("::")
     }
 
     /// Whether a test of the run is this one, on whatever database.
@@ -202,7 +229,10 @@ impl Shown {
 fn outcome(results: &Results, tests: &[Shown], database: &str, is_here: bool) -> Outcome {
     let mut outcome = Outcome::None;
     for test in tests {
-        let runs = results.tests.iter().filter(|((target, name), _)| test.is(target, name) && name.contains(database));
+        let runs = results
+            .tests
+            .iter()
+            .filter(|((target, name), _)| test.is(target, name) && name.contains(database));
         for (_, passed) in runs {
             outcome = match (outcome, passed) {
                 (Outcome::Failed, _) | (_, false) => Outcome::Failed,
@@ -210,11 +240,16 @@ fn outcome(results: &Results, tests: &[Shown], database: &str, is_here: bool) ->
             };
         }
     }
-    if outcome == Outcome::None && !is_here && !tests.is_empty() { Outcome::NotRun } else { outcome }
+    if outcome == Outcome::None && !is_here && !tests.is_empty() {
+        Outcome::NotRun
+    } else {
+        outcome
+    }
 }
 
 fn requirements() -> Result<Vec<Requirement>> {
-    let text = std::fs::read_to_string(root().join("docs/requirements.txt")).context("docs/requirements.txt")?;
+    let text = std::fs::read_to_string(root().join("docs/requirements.txt"))
+        .context("docs/requirements.txt")?;
     text.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
         .map(|line| match line.split(" | ").collect::<Vec<_>>()[..] {
@@ -249,7 +284,10 @@ fn collect(tests: &Path, folder: &Path, shown: &mut BTreeMap<String, Vec<Shown>>
             collect(tests, &path, shown)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let relative = path.strip_prefix(tests)?.with_extension("");
-            let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+            let parts: Vec<_> = relative
+                .iter()
+                .map(|part| part.to_string_lossy().into_owned())
+                .collect();
             let (target, module) = match parts.as_slice() {
                 [target] => (target.clone(), String::new()),
                 [target, main] if main == "main" => (target.clone(), String::new()),
@@ -257,7 +295,11 @@ fn collect(tests: &Path, folder: &Path, shown: &mut BTreeMap<String, Vec<Shown>>
                 [] => continue,
             };
             for (id, name) in claims(&std::fs::read_to_string(&path)?) {
-                let test = Shown { target: target.clone(), module: module.clone(), name };
+                let test = Shown {
+                    target: target.clone(),
+                    module: module.clone(),
+                    name,
+                };
                 shown.entry(id).or_default().push(test);
             }
         }
@@ -274,7 +316,8 @@ fn claims(source: &str) -> Vec<(String, String)> {
         if let Some(comment) = line.strip_prefix("///") {
             showing = showing || comment.trim_start().starts_with("Shows ");
             if showing {
-                let words = comment.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-'));
+                let words = comment
+                    .split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '-'));
                 pending.extend(words.filter(|word| is_id(word)).map(str::to_owned));
                 showing = !comment.trim_end().ends_with('.');
             }
@@ -290,14 +333,27 @@ fn claims(source: &str) -> Vec<(String, String)> {
 
 fn is_id(word: &str) -> bool {
     word.split_once('-').is_some_and(|(kind, number)| {
-        ["OBX", "IBX", "JOIN", "HDT", "DEEP", "C"].contains(&kind) && number.bytes().all(|byte| byte.is_ascii_digit())
+        ["OBX", "IBX", "JOIN", "HDT", "DEEP", "C"].contains(&kind)
+            && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
 fn function_name(line: &str) -> Option<String> {
     let rest = line.split_once("fn ")?;
-    let before_is_plain = ["", "async ", "pub ", "pub(crate) ", "pub async ", "pub(crate) async "].contains(&rest.0);
-    let name: String = rest.1.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    let before_is_plain = [
+        "",
+        "async ",
+        "pub ",
+        "pub(crate) ",
+        "pub async ",
+        "pub(crate) async ",
+    ]
+    .contains(&rest.0);
+    let name: String = rest
+        .1
+        .chars()
+        .take_while(|letter| letter.is_alphanumeric() || *letter == '_')
+        .collect();
     (before_is_plain && !name.is_empty()).then_some(name)
 }
 

@@ -84,7 +84,10 @@ fn spec(last: bool, write: bool) -> Result<()> {
 
 fn bench(rest: &[String]) -> Result<()> {
     servers::postgres()?;
-    let status = Command::new(run::cargo()).args(["run", "--release", "--package", "bench", "--"]).args(rest).status()?;
+    let status = Command::new(run::cargo())
+        .args(["run", "--release", "--package", "bench", "--"])
+        .args(rest)
+        .status()?;
     if !status.success() {
         bail!("the benchmark failed");
     }

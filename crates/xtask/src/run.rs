@@ -22,9 +22,22 @@ pub(crate) struct Results {
 /// Runs `cargo test` with these arguments.
 pub(crate) fn tests(selection: &[&str], rest: &[String]) -> Result<Results> {
     let mut command = Command::new(cargo());
-    command.arg("test").args(selection).arg("--no-fail-fast").args(rest.iter().take_while(|word| *word != "--"));
-    let mut filters: Vec<String> = rest.iter().skip_while(|word| *word != "--").skip(1).cloned().collect();
-    let server = if servers::postgres()? { Some(Server::start(Durability::Off)?) } else { None };
+    command
+        .arg("test")
+        .args(selection)
+        .arg("--no-fail-fast")
+        .args(rest.iter().take_while(|word| *word != "--"));
+    let mut filters: Vec<String> = rest
+        .iter()
+        .skip_while(|word| *word != "--")
+        .skip(1)
+        .cloned()
+        .collect();
+    let server = if servers::postgres()? {
+        Some(Server::start(Durability::Off)?)
+    } else {
+        None
+    };
     match &server {
         Some(server) => {
             command.env(URL_VARIABLE, server.url());
@@ -37,7 +50,10 @@ pub(crate) fn tests(selection: &[&str], rest: &[String]) -> Result<Results> {
     if !filters.is_empty() {
         command.arg("--").args(filters);
     }
-    let mut results = Results { postgres: server.is_some(), ..Results::default() };
+    let mut results = Results {
+        postgres: server.is_some(),
+        ..Results::default()
+    };
     results.succeeded = follow(command, &mut results.tests)?;
     Ok(results)
 }
@@ -47,7 +63,12 @@ pub(crate) fn tests(selection: &[&str], rest: &[String]) -> Result<Results> {
 fn follow(command: Command, tests: &mut BTreeMap<(String, String), bool>) -> Result<bool> {
     let (reader, writer) = std::io::pipe()?;
     let mut command = command;
-    let mut child = command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).spawn().context("cargo test")?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .spawn()
+        .context("cargo test")?;
     // The command holds the other end of the pipe: without this the loop below would never end.
     drop(command);
     let mut target = String::new();
@@ -68,7 +89,10 @@ fn follow(command: Command, tests: &mut BTreeMap<(String, String), bool>) -> Res
 /// `tests/conformance/main.rs (target/debug/deps/conformance-25f1)` is `conformance`.
 fn target_name(running: &str) -> String {
     let binary = running.rsplit(['/', '\\']).next().unwrap_or(running);
-    binary.rsplit_once('-').map_or(binary, |(name, _)| name).to_owned()
+    binary
+        .rsplit_once('-')
+        .map_or(binary, |(name, _)| name)
+        .to_owned()
 }
 
 /// `test a::b ... ok`
@@ -84,8 +108,17 @@ fn outcome(line: &str) -> Option<(String, bool)> {
 impl Results {
     /// Whether all went well.
     pub(crate) fn verdict(&self) -> Result<()> {
-        let failed: Vec<_> = self.tests.iter().filter(|(_, passed)| !**passed).map(|((_, name), _)| name).collect();
-        println!("{} passed, {} failed", self.tests.len() - failed.len(), failed.len());
+        let failed: Vec<_> = self
+            .tests
+            .iter()
+            .filter(|(_, passed)| !**passed)
+            .map(|((_, name), _)| name)
+            .collect();
+        println!(
+            "{} passed, {} failed",
+            self.tests.len() - failed.len(),
+            failed.len()
+        );
         if !self.succeeded {
             bail!("tests failed: {failed:?}");
         }
@@ -95,7 +128,10 @@ impl Results {
     pub(crate) fn save(&self) -> Result<()> {
         let mut text = format!("postgres {}\n", self.postgres);
         for ((target, name), passed) in &self.tests {
-            text.push_str(&format!("{target} {} {name}\n", if *passed { "ok" } else { "FAILED" }));
+            text.push_str(&format!(
+                "{target} {} {name}\n",
+                if *passed { "ok" } else { "FAILED" }
+            ));
         }
         let path = saved();
         std::fs::create_dir_all(path.parent().context("a folder")?)?;
@@ -103,13 +139,19 @@ impl Results {
     }
 
     pub(crate) fn load() -> Result<Self> {
-        let text = std::fs::read_to_string(saved()).context("no results yet: run `cargo xtask test` first")?;
-        let mut results = Self { succeeded: true, ..Self::default() };
+        let text = std::fs::read_to_string(saved())
+            .context("no results yet: run `cargo xtask test` first")?;
+        let mut results = Self {
+            succeeded: true,
+            ..Self::default()
+        };
         for line in text.lines() {
             if let Some(answer) = line.strip_prefix("postgres ") {
                 results.postgres = answer == "true";
             } else if let [target, outcome, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] {
-                results.tests.insert((target.to_owned(), name.to_owned()), outcome == "ok");
+                results
+                    .tests
+                    .insert((target.to_owned(), name.to_owned()), outcome == "ok");
             }
         }
         Ok(results)
@@ -137,9 +179,15 @@ mod tests {
     #[test]
     fn outcomes_are_read_from_the_runner() {
         assert_eq!(outcome("test a::b ... ok"), Some(("a::b".to_owned(), true)));
-        assert_eq!(outcome("test a::b ... FAILED"), Some(("a::b".to_owned(), false)));
+        assert_eq!(
+            outcome("test a::b ... FAILED"),
+            Some(("a::b".to_owned(), false))
+        );
         assert_eq!(outcome("test a::b ... ignored"), None);
         assert_eq!(outcome("test result: ok. 1 passed"), None);
-        assert_eq!(target_name("tests/conformance/main.rs (target/debug/deps/conformance-25f1)"), "conformance");
+        assert_eq!(
+            target_name("tests/conformance/main.rs (target/debug/deps/conformance-25f1)"),
+            "conformance"
+        );
     }
 }

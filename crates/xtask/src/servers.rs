@@ -24,14 +24,24 @@ pub(crate) fn postgres() -> Result<bool> {
 fn install() -> Result<()> {
     let settings = Path::new("/etc/postgresql-common/createcluster.conf");
     if !Path::new("/usr/bin/apt-get").exists() {
-        bail!("this is no Debian: install a PostgreSQL server so that initdb and pg_ctl can be found");
+        bail!(
+            "this is no Debian: install a PostgreSQL server so that initdb and pg_ctl can be found"
+        );
     }
     if !settings.exists() {
         std::fs::create_dir_all("/etc/postgresql-common").context("this needs root")?;
         std::fs::write(settings, "create_main_cluster = false\n").context("this needs root")?;
     }
     apt_get(&["update", "-qq"])?;
-    apt_get(&["install", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold", "postgresql"])
+    apt_get(&[
+        "install",
+        "-y",
+        "-qq",
+        "--no-install-recommends",
+        "-o",
+        "Dpkg::Options::=--force-confold",
+        "postgresql",
+    ])
 }
 
 fn apt_get(arguments: &[&str]) -> Result<()> {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 use tokio_postgres::Config;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 use uuid::Uuid;
 
 use crate::db::tls::TlsSettings;
@@ -33,7 +33,8 @@ impl Postgres {
     pub(crate) fn open(options: &Options) -> Result<(Self, String), Error> {
         let (tls, url) = TlsSettings::split(&options.url);
         let mut config = Config::from_str(&url).map_err(|_| {
-            ErrorKind::InvalidArgument { param: "url" }.with("not a valid postgres connection string")
+            ErrorKind::InvalidArgument { param: "url" }
+                .with("not a valid postgres connection string")
         })?;
         let tls = tls.apply(&mut config)?;
         if config.get_connect_timeout().is_none() {
@@ -43,8 +44,13 @@ impl Postgres {
             config.application_name("postroom");
         }
         let place = place(&config);
-        let manager =
-            Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
+        let manager = Manager::from_config(
+            config,
+            tls,
+            ManagerConfig {
+                recycling_method: RecyclingMethod::Fast,
+            },
+        );
         let pool = Pool::builder(manager)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)
@@ -52,16 +58,22 @@ impl Postgres {
             .create_timeout(Some(Duration::from_secs(15)))
             .build()
             .map_err(|_| ErrorKind::Database.with("the connection pool could not be built"))?;
-        Ok((Self { pool, prepare: options.prepared_statements }, place))
+        Ok((
+            Self {
+                pool,
+                prepare: options.prepared_statements,
+            },
+            place,
+        ))
     }
 
     async fn connection(&self) -> Result<Object, Error> {
         use deadpool_postgres::PoolError;
         self.pool.get().await.map_err(|error| match error {
             PoolError::Backend(error) => database_error(&error),
-            PoolError::Timeout(_) => {
-                ErrorKind::Transient.with("no connection became free in time; raise `connections` or look for slow calls")
-            }
+            PoolError::Timeout(_) => ErrorKind::Transient.with(
+                "no connection became free in time; raise `connections` or look for slow calls",
+            ),
             _ => ErrorKind::Transient.with("the connection pool is closed"),
         })
     }
@@ -72,7 +84,14 @@ impl Postgres {
         let mut tries = 0;
         loop {
             let connection = self.connection().await?;
-            match query(&connection, self.prepare, &call.script.parts[0].sql, &call.values).await {
+            match query(
+                &connection,
+                self.prepare,
+                &call.script.parts[0].sql,
+                &call.values,
+            )
+            .await
+            {
                 Ok(output) => return Ok(output),
                 Err(error) if is_deadlock(&error) && tries < DEADLOCK_RETRIES => {
                     tries += 1;
@@ -91,7 +110,10 @@ impl Database for Postgres {
 
     fn run(&self, calls: Vec<Call>) -> BoxFuture<'_, Result<Output, Error>> {
         Box::pin(async move {
-            debug_assert!(calls.len() == 1, "an operation is one statement on PostgreSQL");
+            debug_assert!(
+                calls.len() == 1,
+                "an operation is one statement on PostgreSQL"
+            );
             let mut output = Output::default();
             for call in &calls {
                 output = self.statement(call).await?;
@@ -108,7 +130,10 @@ impl Database for Postgres {
         Box::pin(async move {
             let connection = self.connection().await?;
             for part in scripts.iter().flat_map(|script| &script.parts) {
-                connection.prepare(&part.sql).await.map_err(|error| database_error(&error))?;
+                connection
+                    .prepare(&part.sql)
+                    .await
+                    .map_err(|error| database_error(&error))?;
             }
             Ok(())
         })
@@ -141,7 +166,12 @@ fn place(config: &Config) -> String {
         .iter()
         .enumerate()
         .map(|(index, host)| {
-            let port = config.get_ports().get(index).or(config.get_ports().first()).copied().unwrap_or(5432);
+            let port = config
+                .get_ports()
+                .get(index)
+                .or(config.get_ports().first())
+                .copied()
+                .unwrap_or(5432);
             match host {
                 Host::Tcp(name) => format!("{name}:{port}"),
                 #[cfg(unix)]
@@ -149,7 +179,14 @@ fn place(config: &Config) -> String {
             }
         })
         .collect();
-    format!("postgres://{}/{}", hosts.join(","), config.get_dbname().or(config.get_user()).unwrap_or_default())
+    format!(
+        "postgres://{}/{}",
+        hosts.join(","),
+        config
+            .get_dbname()
+            .or(config.get_user())
+            .unwrap_or_default()
+    )
 }
 
 async fn query(
@@ -163,7 +200,8 @@ async fn query(
         let statement = connection.prepare_cached(sql).await?;
         connection.query_raw(&statement, values).await?
     } else {
-        let typed: Vec<(&Value, Type)> = values.iter().map(|value| (value, type_of(value))).collect();
+        let typed: Vec<(&Value, Type)> =
+            values.iter().map(|value| (value, type_of(value))).collect();
         connection.query_typed_raw(sql, typed).await?
     };
     let mut stream = std::pin::pin!(stream);
@@ -171,7 +209,10 @@ async fn query(
     while let Some(row) = stream.try_next().await? {
         rows.push(decode(&row)?);
     }
-    Ok(Output { rows, changed: vec![stream.rows_affected().unwrap_or(0)] })
+    Ok(Output {
+        rows,
+        changed: vec![stream.rows_affected().unwrap_or(0)],
+    })
 }
 
 fn decode(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
@@ -183,7 +224,10 @@ fn decode(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
             Type::INT4 => Value::Int(row.try_get::<_, Option<i32>>(index)?.map(i64::from)),
             Type::INT2 => Value::Int(row.try_get::<_, Option<i16>>(index)?.map(i64::from)),
             Type::BOOL => Value::Int(row.try_get::<_, Option<bool>>(index)?.map(i64::from)),
-            Type::TIMESTAMPTZ => Value::Int(row.try_get::<_, Option<Micros>>(index)?.map(|micros| micros.0)),
+            Type::TIMESTAMPTZ => Value::Int(
+                row.try_get::<_, Option<Micros>>(index)?
+                    .map(|micros| micros.0),
+            ),
             Type::BYTEA => Value::Bytes(row.try_get(index)?),
             _ => Value::Text(row.try_get(index)?),
         });
@@ -199,7 +243,9 @@ const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
 
 impl<'a> FromSql<'a> for Micros {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Self(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_DIFFERENCE)))
+        Ok(Self(
+            i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_DIFFERENCE),
+        ))
     }
 
     fn accepts(ty: &Type) -> bool {
@@ -250,19 +296,33 @@ fn type_of(value: &Value) -> Type {
 }
 
 async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
-    let transaction = connection.transaction().await.map_err(|error| database_error(&error))?;
+    let transaction = connection
+        .transaction()
+        .await
+        .map_err(|error| database_error(&error))?;
     transaction
         .batch_execute(&format!("{}{}", plan.create_schema, plan.create_versions))
         .await
         .map_err(|error| database_error(&error))?;
-    let rows = transaction.query(&plan.select_versions, &[]).await.map_err(|error| database_error(&error))?;
+    let rows = transaction
+        .query(&plan.select_versions, &[])
+        .await
+        .map_err(|error| database_error(&error))?;
     let mut applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
     let lost = "SELECT FROM unnest($1::text[]) AS n WHERE to_regproc(n) IS NULL AND to_regclass(n) IS NULL";
-    if transaction.execute(lost, &[&plan.replaceable()]).await.map_err(|error| database_error(&error))? > 0 {
+    if transaction
+        .execute(lost, &[&plan.replaceable()])
+        .await
+        .map_err(|error| database_error(&error))?
+        > 0
+    {
         applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
     }
     for (version, name, checksum, sql) in plan.missing(&applied)? {
-        transaction.batch_execute(sql).await.map_err(|error| database_error(&error))?;
+        transaction
+            .batch_execute(sql)
+            .await
+            .map_err(|error| database_error(&error))?;
         transaction
             .execute(&plan.record_version, &[&version, &name, &checksum])
             .await
@@ -271,21 +331,33 @@ async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
             tracing::info!(version, name, "applied schema migration");
         }
     }
-    transaction.commit().await.map_err(|error| database_error(&error))
+    transaction
+        .commit()
+        .await
+        .map_err(|error| database_error(&error))
 }
 
 async fn applied(connection: &Object, plan: &Plan) -> Result<Option<Vec<(i64, String)>>, Error> {
     match connection.query(&plan.select_versions, &[]).await {
-        Ok(rows) => Ok(Some(rows.iter().map(|row| (row.get(0), row.get(1))).collect())),
+        Ok(rows) => Ok(Some(
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        )),
         Err(error) => {
             let error = database_error(&error);
-            if error.kind() == ErrorKind::Schema { Ok(None) } else { Err(error) }
+            if error.kind() == ErrorKind::Schema {
+                Ok(None)
+            } else {
+                Err(error)
+            }
         }
     }
 }
 
 fn is_deadlock(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code().map(tokio_postgres::error::SqlState::code), Some("40P01" | "40001"))
+    matches!(
+        error.code().map(tokio_postgres::error::SqlState::code),
+        Some("40P01" | "40001")
+    )
 }
 
 /// Code and message only: detail, hint and context quote the failing row.
@@ -305,13 +377,19 @@ pub(crate) fn database_error(error: &tokio_postgres::Error) -> Error {
     };
     let code = database.code().code();
     let error = match code {
-        "42P01" | "3F000" | "42883" | "42703" => {
-            ErrorKind::Schema.with("a table, column or function is missing; run `deploy()` or `postroom schema deploy`")
-        }
+        "42P01" | "3F000" | "42883" | "42703" => ErrorKind::Schema.with(
+            "a table, column or function is missing; run `deploy()` or `postroom schema deploy`",
+        ),
         "23503" => ErrorKind::NotFound { what: "join" }.with("no join has this id"),
-        "23505" => ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before"),
-        "40P01" | "40001" | "55P03" | "53300" | "57014" => ErrorKind::Transient.with(database.message()),
-        _ if code.starts_with("08") || code.starts_with("57P") => ErrorKind::Transient.with(database.message()),
+        "23505" => {
+            ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before")
+        }
+        "40P01" | "40001" | "55P03" | "53300" | "57014" => {
+            ErrorKind::Transient.with(database.message())
+        }
+        _ if code.starts_with("08") || code.starts_with("57P") => {
+            ErrorKind::Transient.with(database.message())
+        }
         _ => ErrorKind::Database.with(database.message()),
     };
     error.with_code(code)

@@ -35,7 +35,10 @@ pub(crate) struct Sqlite {
 }
 
 enum Job {
-    Run { calls: Vec<Call>, reply: oneshot::Sender<Result<Output, Error>> },
+    Run {
+        calls: Vec<Call>,
+        reply: oneshot::Sender<Result<Output, Error>>,
+    },
     Alone(Box<dyn FnOnce(&mut Connection) + Send>),
 }
 
@@ -43,16 +46,25 @@ impl Sqlite {
     /// Opens the file, creating it if need be, and starts the threads.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         if rusqlite::version_number() < OLDEST_LIBRARY {
-            return Err(ErrorKind::Database
-                .with(format!("SQLite {} is too old: 3.51.3 or later is needed", rusqlite::version())));
+            return Err(ErrorKind::Database.with(format!(
+                "SQLite {} is too old: 3.51.3 or later is needed",
+                rusqlite::version()
+            )));
         }
         let path = Path::parse(&options.url)?;
         let writer = path.open(options, false)?;
         let reader = match path {
             Path::Memory => None,
-            Path::File(_) => Some(spawn("postroom-sqlite-read", path.open(options, true)?, read_loop)?),
+            Path::File(_) => Some(spawn(
+                "postroom-sqlite-read",
+                path.open(options, true)?,
+                read_loop,
+            )?),
         };
-        Ok(Self { writer: spawn("postroom-sqlite-write", writer, write_loop)?, reader })
+        Ok(Self {
+            writer: spawn("postroom-sqlite-write", writer, write_loop)?,
+            reader,
+        })
     }
 
     async fn send(&self, to: &mpsc::Sender<Job>, calls: Vec<Call>) -> Result<Output, Error> {
@@ -94,7 +106,9 @@ impl Database for Sqlite {
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.alone(move |connection| {
             for part in scripts.iter().flat_map(|script| &script.parts) {
-                connection.prepare(&part.sql).map_err(|error| database_error(&error))?;
+                connection
+                    .prepare(&part.sql)
+                    .map_err(|error| database_error(&error))?;
             }
             Ok(())
         }))
@@ -105,10 +119,12 @@ impl Database for Sqlite {
     }
 
     fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Vec<(i64, String)>>, Error>> {
-        Box::pin(self.alone(move |connection| match versions(connection, &plan) {
-            Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
-            other => other.map(Some),
-        }))
+        Box::pin(
+            self.alone(move |connection| match versions(connection, &plan) {
+                Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
+                other => other.map(Some),
+            }),
+        )
     }
 }
 
@@ -234,7 +250,9 @@ fn commit_group(
     // be to write outside of it.
     while answers.len() < GROUP_LIMIT && !connection.is_autocommit() {
         match jobs.try_recv() {
-            Ok(Job::Run { calls, reply }) => answers.push((run_in_savepoint(connection, &calls), reply)),
+            Ok(Job::Run { calls, reply }) => {
+                answers.push((run_in_savepoint(connection, &calls), reply))
+            }
             Ok(job @ Job::Alone(_)) => {
                 alone = Some(job);
                 break;
@@ -243,7 +261,9 @@ fn commit_group(
         }
     }
     let committed = if connection.is_autocommit() {
-        let error = answers.last().and_then(|(answer, _)| answer.as_ref().err().cloned());
+        let error = answers
+            .last()
+            .and_then(|(answer, _)| answer.as_ref().err().cloned());
         Err(error.unwrap_or_else(|| ErrorKind::Transient.with("SQLite has undone the transaction")))
     } else {
         connection.execute_batch("COMMIT").map_err(|error| {
@@ -283,7 +303,8 @@ fn run_calls(connection: &Connection, calls: &[Call]) -> Result<Output, Error> {
                 continue;
             }
             let before = connection.total_changes();
-            run_part(connection, part, &call.values, &mut output.rows).map_err(|error| database_error(&error))?;
+            run_part(connection, part, &call.values, &mut output.rows)
+                .map_err(|error| database_error(&error))?;
             let now_changed = connection.total_changes() - before;
             output.changed.push(now_changed);
             if index == 0 {
@@ -297,7 +318,12 @@ fn run_calls(connection: &Connection, calls: &[Call]) -> Result<Output, Error> {
     Ok(output)
 }
 
-fn run_part(connection: &Connection, part: &Part, values: &[Value], rows: &mut Vec<Row>) -> rusqlite::Result<()> {
+fn run_part(
+    connection: &Connection,
+    part: &Part,
+    values: &[Value],
+    rows: &mut Vec<Row>,
+) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(&part.sql)?;
     for (position, &index) in part.values.iter().enumerate() {
         statement.raw_bind_parameter(position + 1, &values[index])?;
@@ -310,13 +336,17 @@ fn run_part(connection: &Connection, part: &Part, values: &[Value], rows: &mut V
             decoded.push(match row.get_ref(index)? {
                 ValueRef::Null => Value::Int(None),
                 ValueRef::Integer(value) => Value::Int(Some(value)),
-                ValueRef::Text(text) => Value::Text(Some(String::from_utf8_lossy(text).into_owned())),
+                ValueRef::Text(text) => {
+                    Value::Text(Some(String::from_utf8_lossy(text).into_owned()))
+                }
                 ValueRef::Blob(bytes) => Value::Bytes(Some(bytes.to_vec())),
-                ValueRef::Real(_) => return Err(rusqlite::Error::InvalidColumnType(
-                    index,
-                    String::new(),
-                    rusqlite::types::Type::Real,
-                )),
+                ValueRef::Real(_) => {
+                    return Err(rusqlite::Error::InvalidColumnType(
+                        index,
+                        String::new(),
+                        rusqlite::types::Type::Real,
+                    ));
+                }
             });
         }
         rows.push(Row::new(decoded));
@@ -326,7 +356,8 @@ fn run_part(connection: &Connection, part: &Part, values: &[Value], rows: &mut V
 
 impl ToSql for Value {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let text = |text: &'_ str| ToSqlOutput::Owned(rusqlite::types::Value::Text(text.to_owned()));
+        let text =
+            |text: &'_ str| ToSqlOutput::Owned(rusqlite::types::Value::Text(text.to_owned()));
         Ok(match self {
             Self::Int(None) | Self::Text(None) | Self::Bytes(None) | Self::Uuid(None) => {
                 ToSqlOutput::Borrowed(ValueRef::Null)
@@ -335,7 +366,9 @@ impl ToSql for Value {
             Self::Text(Some(value)) => ToSqlOutput::Borrowed(ValueRef::Text(value.as_bytes())),
             Self::Bytes(Some(value)) => ToSqlOutput::Borrowed(ValueRef::Blob(value)),
             Self::Uuid(Some(value)) => ToSqlOutput::Borrowed(ValueRef::Blob(value.as_bytes())),
-            Self::Ints(_) | Self::Texts(_) | Self::Uuids(_) => text(&as_json(self).unwrap_or_default()),
+            Self::Ints(_) | Self::Texts(_) | Self::Uuids(_) => {
+                text(&as_json(self).unwrap_or_default())
+            }
         })
     }
 }
@@ -358,7 +391,10 @@ impl OtherWriters {
             self.version = version;
             self.last_seen = Some(Instant::now());
         }
-        if self.last_seen.is_some_and(|seen| seen.elapsed() < Duration::from_secs(1)) {
+        if self
+            .last_seen
+            .is_some_and(|seen| seen.elapsed() < Duration::from_secs(1))
+        {
             thread::sleep(Duration::from_micros(500));
         }
     }
@@ -368,21 +404,30 @@ fn deploy(connection: &mut Connection, plan: &Plan) -> Result<(), Error> {
     let transaction = connection
         .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
         .map_err(|error| database_error(&error))?;
-    transaction.execute_batch(&plan.create_versions).map_err(|error| database_error(&error))?;
+    transaction
+        .execute_batch(&plan.create_versions)
+        .map_err(|error| database_error(&error))?;
     let mut applied = versions(&transaction, plan)?;
     for view in plan.replaceable() {
         let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1";
-        let found = transaction.prepare_cached(exists).and_then(|mut statement| statement.exists([view.trim_matches('"')]));
+        let found = transaction
+            .prepare_cached(exists)
+            .and_then(|mut statement| statement.exists([view.trim_matches('"')]));
         if !found.map_err(|error| database_error(&error))? {
             applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
         }
     }
     for (version, name, checksum, sql) in plan.missing(&applied)? {
         for statement in statements(sql) {
-            transaction.execute_batch(statement).map_err(|error| database_error(&error))?;
+            transaction
+                .execute_batch(statement)
+                .map_err(|error| database_error(&error))?;
         }
         transaction
-            .execute(&plan.record_version, rusqlite::params![version, name, checksum])
+            .execute(
+                &plan.record_version,
+                rusqlite::params![version, name, checksum],
+            )
             .map_err(|error| database_error(&error))?;
         tracing::info!(version, name, "applied schema migration");
     }
@@ -404,25 +449,60 @@ pub(crate) fn database_error(error: &rusqlite::Error) -> Error {
     let (failure, message) = match error {
         rusqlite::Error::SqliteFailure(failure, message) => (failure, message.clone()),
         rusqlite::Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
-        _ => return ErrorKind::Database.with("the SQLite client could not encode or decode a value"),
+        _ => {
+            return ErrorKind::Database
+                .with("the SQLite client could not encode or decode a value");
+        }
     };
     let message = message.unwrap_or_else(|| failure.to_string());
     let error = match failure.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::OperationInterrupted => {
             ErrorKind::Transient.with(message)
         }
-        ErrorCode::ConstraintViolation if failure.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE => {
+        ErrorCode::ConstraintViolation
+            if failure.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE =>
+        {
             ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before")
         }
-        ErrorCode::ConstraintViolation if failure.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY => {
+        ErrorCode::ConstraintViolation
+            if failure.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_FOREIGNKEY =>
+        {
             ErrorKind::NotFound { what: "join" }.with("no join has this id")
         }
-        ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull => ErrorKind::Transient.with(message),
+        ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull => {
+            ErrorKind::Transient.with(message)
+        }
         _ if message.starts_with("no such ") || message.contains(" has no column named ") => {
-            ErrorKind::Schema.with(format!("{message}; run `deploy()` or `postroom schema deploy`"))
+            ErrorKind::Schema.with(format!(
+                "{message}; run `deploy()` or `postroom schema deploy`"
+            ))
         }
         _ => ErrorKind::Database.with(message),
     };
     error.with_code(failure.extended_code.to_string())
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn synchronous(options: &Options) -> i64 {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let connection = Path::File(folder.path().join("test.db"))
+            .open(options, false)
+            .expect("open");
+        connection
+            .query_row("PRAGMA synchronous", [], |row| row.get(0))
+            .expect("a number")
+    }
+
+    #[test]
+    fn every_commit_reaches_the_disk_unless_told_otherwise() {
+        assert_eq!(synchronous(&Options::new("sqlite:test.db")), 2, "FULL");
+        assert_eq!(
+            synchronous(&Options::new("sqlite:test.db").synchronous(Synchronous::Normal)),
+            1,
+            "NORMAL"
+        );
+    }
+}

@@ -36,7 +36,11 @@ impl TlsSettings {
                 _ => rest.push(pair),
             }
         }
-        let url = if rest.is_empty() { start.to_owned() } else { format!("{start}?{}", rest.join("&")) };
+        let url = if rest.is_empty() {
+            start.to_owned()
+        } else {
+            format!("{start}?{}", rest.join("&"))
+        };
         (settings, url)
     }
 
@@ -54,7 +58,11 @@ impl TlsSettings {
             None => SslMode::Require,
         };
         config.ssl_mode(mode);
-        let roots = if mode == SslMode::Disable { RootCertStore::empty() } else { self.roots()? };
+        let roots = if mode == SslMode::Disable {
+            RootCertStore::empty()
+        } else {
+            self.roots()?
+        };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -68,13 +76,16 @@ impl TlsSettings {
     fn roots(&self) -> Result<RootCertStore, Error> {
         let mut roots = RootCertStore::empty();
         let unreadable = || {
-            ErrorKind::InvalidArgument { param: "url" }.with("sslrootcert names no readable PEM file with certificates")
+            ErrorKind::InvalidArgument { param: "url" }
+                .with("sslrootcert names no readable PEM file with certificates")
         };
         match &self.root_certificates {
             Some(path) => {
                 let certificates = CertificateDer::pem_file_iter(path).map_err(|_| unreadable())?;
                 for certificate in certificates {
-                    roots.add(certificate.map_err(|_| unreadable())?).map_err(|_| unreadable())?;
+                    roots
+                        .add(certificate.map_err(|_| unreadable())?)
+                        .map_err(|_| unreadable())?;
                 }
                 if roots.is_empty() {
                     return Err(unreadable());
@@ -92,12 +103,19 @@ impl TlsSettings {
 fn is_local(config: &Config) -> bool {
     let hosts_are_local = config.get_hosts().iter().all(|host| match host {
         Host::Tcp(name) => {
-            name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            name == "localhost"
+                || name
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => true,
     });
-    hosts_are_local && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback)
+    hosts_are_local
+        && config
+            .get_hostaddrs()
+            .iter()
+            .all(std::net::IpAddr::is_loopback)
 }
 
 /// Undoes `%2F` and its like; what is no such thing stays.
@@ -133,8 +151,9 @@ mod tests {
 
     #[test]
     fn settings_are_taken_out_of_the_url() {
-        let (settings, url) =
-            TlsSettings::split("postgres://h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem");
+        let (settings, url) = TlsSettings::split(
+            "postgres://h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem",
+        );
         assert_eq!(url, "postgres://h/d?connect_timeout=3");
         assert_eq!(settings.mode.as_deref(), Some("verify-full"));
         assert_eq!(settings.root_certificates.as_deref(), Some("/tmp/ca.pem"));
@@ -145,8 +164,17 @@ mod tests {
         assert_eq!(mode_of("postgres://127.0.0.1/d"), SslMode::Disable);
         assert_eq!(mode_of("postgres://localhost/d"), SslMode::Disable);
         assert_eq!(mode_of("postgres://db.example/d"), SslMode::Require);
-        assert_eq!(mode_of("postgres://localhost,db.example/d"), SslMode::Require);
-        assert_eq!(mode_of("postgres://db.example/d?sslmode=disable"), SslMode::Disable);
-        assert_eq!(mode_of("postgres://localhost/d?sslmode=verify-full"), SslMode::Require);
+        assert_eq!(
+            mode_of("postgres://localhost,db.example/d"),
+            SslMode::Require
+        );
+        assert_eq!(
+            mode_of("postgres://db.example/d?sslmode=disable"),
+            SslMode::Disable
+        );
+        assert_eq!(
+            mode_of("postgres://localhost/d?sslmode=verify-full"),
+            SslMode::Require
+        );
     }
 }

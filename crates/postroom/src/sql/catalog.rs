@@ -112,7 +112,13 @@ impl Catalog {
     pub(crate) fn scripts(&self) -> Vec<Arc<Script>> {
         let join = &self.join;
         let queues = [&self.outbox, &self.inbox, &self.inbox_by_key];
-        let optional = [&self.enqueue_many, &self.enqueue_joined, &self.enqueue_member, &self.ack_and_enqueue, &self.held];
+        let optional = [
+            &self.enqueue_many,
+            &self.enqueue_joined,
+            &self.enqueue_member,
+            &self.ack_and_enqueue,
+            &self.held,
+        ];
         let single = [
             &self.enqueue,
             &self.enqueue_wait,
@@ -132,15 +138,31 @@ impl Catalog {
             &join.cleanup,
         ];
         let queues = queues.into_iter().flat_map(QueueSql::scripts);
-        single.into_iter().chain(optional.into_iter().flatten()).chain(queues).map(Arc::clone).collect()
+        single
+            .into_iter()
+            .chain(optional.into_iter().flatten())
+            .chain(queues)
+            .map(Arc::clone)
+            .collect()
     }
 }
 
 impl QueueSql {
     fn scripts(&self) -> [&Arc<Script>; 13] {
         [
-            &self.claim, &self.ack, &self.abandon, &self.fail, &self.renew, &self.reap, &self.replay, &self.purge,
-            &self.cleanup, &self.maintain, &self.get, &self.list, &self.count,
+            &self.claim,
+            &self.ack,
+            &self.abandon,
+            &self.fail,
+            &self.renew,
+            &self.reap,
+            &self.replay,
+            &self.purge,
+            &self.cleanup,
+            &self.maintain,
+            &self.get,
+            &self.list,
+            &self.count,
         ]
     }
 }
@@ -176,14 +198,23 @@ pub struct OperationStatement {
 pub(crate) fn operations(dialect: Dialect, names: &Names) -> Vec<Operation> {
     let catalog = Catalog::new(dialect, names);
     let queue = |name: &str, sql: &QueueSql| {
-        [("claim", &sql.claim), ("ack", &sql.ack), ("abandon", &sql.abandon), ("fail", &sql.fail)]
-            .into_iter()
-            .chain([("renew", &sql.renew), ("reap", &sql.reap), ("replay", &sql.replay)])
-            .map(|(operation, script)| Operation {
-                name: format!("{name} {operation}"),
-                statements: script.parts.iter().map(OperationStatement::new).collect(),
-            })
-            .collect::<Vec<_>>()
+        [
+            ("claim", &sql.claim),
+            ("ack", &sql.ack),
+            ("abandon", &sql.abandon),
+            ("fail", &sql.fail),
+        ]
+        .into_iter()
+        .chain([
+            ("renew", &sql.renew),
+            ("reap", &sql.reap),
+            ("replay", &sql.replay),
+        ])
+        .map(|(operation, script)| Operation {
+            name: format!("{name} {operation}"),
+            statements: script.parts.iter().map(OperationStatement::new).collect(),
+        })
+        .collect::<Vec<_>>()
     };
     let mut operations = queue("outbox", &catalog.outbox);
     operations.extend(queue("inbox", &catalog.inbox));
@@ -272,13 +303,20 @@ impl Writer<'_> {
     }
 
     fn script(&self, queue: &Identifier, by: By, text: &str) -> Arc<Script> {
-        Script::parse(self.dialect, &render(self.dialect, self.names, queue, by, text))
+        Script::parse(
+            self.dialect,
+            &render(self.dialect, self.names, queue, by, text),
+        )
     }
 
     fn queue(&self, queue: &Identifier, by: By) -> QueueSql {
         let files = self.files();
         let script = |text| self.script(queue, by, text);
-        let count = if *queue == self.names.outbox { files.count } else { files.inbox_count };
+        let count = if *queue == self.names.outbox {
+            files.count
+        } else {
+            files.inbox_count
+        };
         QueueSql {
             claim: script(files.claim),
             ack: script(files.ack),
@@ -298,8 +336,18 @@ impl Writer<'_> {
 }
 
 /// Fills in an .sql file: first what differs between queues, then the names.
-pub(crate) fn render(dialect: Dialect, names: &Names, queue: &Identifier, by: By, text: &str) -> String {
-    let kind = if *queue == names.outbox { Queue::Outbox } else { Queue::Inbox };
+pub(crate) fn render(
+    dialect: Dialect,
+    names: &Names,
+    queue: &Identifier,
+    by: By,
+    text: &str,
+) -> String {
+    let kind = if *queue == names.outbox {
+        Queue::Outbox
+    } else {
+        Queue::Inbox
+    };
     let mut text = text.to_owned();
     for (placeholder, fragment) in (files(dialect).fragments)(kind, by) {
         if text.contains(placeholder) {
@@ -318,7 +366,10 @@ pub(crate) struct Migration {
 }
 
 /// The migrations, oldest first, and the functions and views that follow them.
-pub(crate) fn migrations(dialect: Dialect, names: &Names) -> Result<(Vec<Migration>, String), Error> {
+pub(crate) fn migrations(
+    dialect: Dialect,
+    names: &Names,
+) -> Result<(Vec<Migration>, String), Error> {
     names.check()?;
     let files = files(dialect);
     let migrations = files
@@ -332,7 +383,11 @@ pub(crate) fn migrations(dialect: Dialect, names: &Names) -> Result<(Vec<Migrati
         .collect();
     let mut replaceable = String::new();
     for &(per_queue, text) in files.replaceable {
-        let queues: &[&Identifier] = if per_queue { &[&names.outbox, &names.inbox] } else { &[&names.outbox] };
+        let queues: &[&Identifier] = if per_queue {
+            &[&names.outbox, &names.inbox]
+        } else {
+            &[&names.outbox]
+        };
         for queue in queues {
             replaceable.push_str(&render(dialect, names, queue, By::WorkItem, text));
             replaceable.push('\n');

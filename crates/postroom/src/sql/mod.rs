@@ -8,18 +8,28 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
 
+#[cfg(any(
+    feature = "sqlite",
+    feature = "sqlx-sqlite",
+    feature = "diesel-sqlite",
+    feature = "sea-orm"
+))]
+mod json;
 mod names;
 mod script;
-#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite", feature = "diesel-sqlite", feature = "sea-orm"))]
-mod json;
 
 mod catalog;
 mod postgres;
 mod sqlite;
 
-pub use catalog::{Operation, OperationStatement};
 pub(crate) use catalog::{Catalog, Migration, Queue, QueueSql, migrations, operations};
-#[cfg(any(feature = "sqlite", feature = "sqlx-sqlite", feature = "diesel-sqlite", feature = "sea-orm"))]
+pub use catalog::{Operation, OperationStatement};
+#[cfg(any(
+    feature = "sqlite",
+    feature = "sqlx-sqlite",
+    feature = "diesel-sqlite",
+    feature = "sea-orm"
+))]
 pub(crate) use json::as_json;
 pub(crate) use names::{Identifier, Names};
 #[cfg(feature = "sqlite")]
@@ -209,7 +219,9 @@ impl Row {
     pub(crate) fn optional_uuid(&mut self) -> Result<Option<Uuid>, Error> {
         match self.0.next() {
             Some(Value::Uuid(value)) => Ok(value),
-            Some(Value::Bytes(Some(bytes))) => Uuid::from_slice(&bytes).map(Some).map_err(|_| unexpected()),
+            Some(Value::Bytes(Some(bytes))) => {
+                Uuid::from_slice(&bytes).map(Some).map_err(|_| unexpected())
+            }
             Some(value) if value.is_null() => Ok(None),
             _ => Err(unexpected()),
         }
@@ -218,11 +230,16 @@ impl Row {
 
 impl Value {
     fn is_null(&self) -> bool {
-        matches!(self, Self::Int(None) | Self::Text(None) | Self::Bytes(None) | Self::Uuid(None))
+        matches!(
+            self,
+            Self::Int(None) | Self::Text(None) | Self::Bytes(None) | Self::Uuid(None)
+        )
     }
 }
 
 /// A row that does not look as this library wrote it.
 fn unexpected() -> Error {
-    ErrorKind::Schema.with("a column has an unexpected type; run `postroom schema verify` to find the difference")
+    ErrorKind::Schema.with(
+        "a column has an unexpected type; run `postroom schema verify` to find the difference",
+    )
 }

@@ -14,11 +14,16 @@ impl Identifier {
     /// Parses `[A-Za-z_][A-Za-z0-9_]*`, at most [`Self::LIMIT`] bytes.
     pub(crate) fn parse(param: &'static str, name: &str) -> Result<Self, Error> {
         let mut bytes = name.bytes();
-        let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        let first = bytes
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
         let rest = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if name.len() > Self::LIMIT {
-            return Err(ErrorKind::OutOfRange { param }
-                .with(format!("a name has at most {} characters, this one {}", Self::LIMIT, name.len())));
+            return Err(ErrorKind::OutOfRange { param }.with(format!(
+                "a name has at most {} characters, this one {}",
+                Self::LIMIT,
+                name.len()
+            )));
         }
         if !(first && rest) {
             return Err(ErrorKind::InvalidArgument { param }
@@ -66,16 +71,30 @@ impl Names {
             ("join_member_table", &self.join_member),
         ];
         let tables = |name: &str| -> Vec<String> {
-            ["", "_done", "_done_rest", "_dead", "_seen", "_wait", "_schema", "_all"]
-                .iter()
-                .map(|suffix| format!("{}{suffix}", name.to_ascii_lowercase()))
-                .collect()
+            [
+                "",
+                "_done",
+                "_done_rest",
+                "_dead",
+                "_seen",
+                "_wait",
+                "_schema",
+                "_all",
+            ]
+            .iter()
+            .map(|suffix| format!("{}{suffix}", name.to_ascii_lowercase()))
+            .collect()
         };
         for (index, (param, name)) in bases.iter().enumerate() {
             for (_, earlier) in &bases[..index] {
-                if tables(&name.0).iter().any(|table| tables(&earlier.0).contains(table)) {
-                    return Err(ErrorKind::InvalidArgument { param }
-                        .with(format!("`{}` would collide with the tables of `{}`", name.0, earlier.0)));
+                if tables(&name.0)
+                    .iter()
+                    .any(|table| tables(&earlier.0).contains(table))
+                {
+                    return Err(ErrorKind::InvalidArgument { param }.with(format!(
+                        "`{}` would collide with the tables of `{}`",
+                        name.0, earlier.0
+                    )));
                 }
             }
         }
@@ -125,7 +144,9 @@ impl Names {
         match (form, dialect) {
             ("plain", _) => Some(table),
             ("name", _) | ("", Dialect::Sqlite) => Some(quoted(&table)),
-            ("", Dialect::Postgres) => Some(format!("{}.{}", quoted(self.schema()), quoted(&table))),
+            ("", Dialect::Postgres) => {
+                Some(format!("{}.{}", quoted(self.schema()), quoted(&table)))
+            }
             _ => None,
         }
     }
@@ -144,7 +165,10 @@ mod tests {
 
     #[test]
     fn placeholders_become_quoted_names() {
-        let names = Names { schema: Some(Identifier("shop".to_owned())), ..Names::default() };
+        let names = Names {
+            schema: Some(Identifier("shop".to_owned())),
+            ..Names::default()
+        };
         let text = "{outbox} {queue+_done} {name join+_x} {plain inbox} {schema} {other} {";
         assert_eq!(
             names.fill(Dialect::Postgres, &names.inbox, text),
@@ -158,20 +182,41 @@ mod tests {
 
     #[test]
     fn names_that_inject_are_refused() {
-        for name in ["", "a b", "a;drop table x", "a\"b", "a'b", "1a", "a-b", "a.b", "é", "a\0", "{outbox}", "a\nb"] {
+        for name in [
+            "",
+            "a b",
+            "a;drop table x",
+            "a\"b",
+            "a'b",
+            "1a",
+            "a-b",
+            "a.b",
+            "é",
+            "a\0",
+            "{outbox}",
+            "a\nb",
+        ] {
             let error = Identifier::parse("schema", name).expect_err(name);
             assert_eq!(error.param(), Some("schema"), "{name:?}");
         }
         assert_eq!(
-            Identifier::parse("schema", &"a".repeat(49)).expect_err("too long").kind(),
+            Identifier::parse("schema", &"a".repeat(49))
+                .expect_err("too long")
+                .kind(),
             ErrorKind::OutOfRange { param: "schema" }
         );
     }
 
     #[test]
     fn colliding_names_are_refused() {
-        let names = Names { inbox: Identifier("OUTBOX_done".to_owned()), ..Names::default() };
-        assert_eq!(names.check().expect_err("collision").param(), Some("inbox_table"));
+        let names = Names {
+            inbox: Identifier("OUTBOX_done".to_owned()),
+            ..Names::default()
+        };
+        assert_eq!(
+            names.check().expect_err("collision").param(),
+            Some("inbox_table")
+        );
     }
 
     proptest! {

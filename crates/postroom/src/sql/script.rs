@@ -46,7 +46,11 @@ impl Script {
     }
 
     pub(crate) fn call(self: &Arc<Self>, values: Vec<Value>) -> Call {
-        Call { script: Arc::clone(self), values, needs: None }
+        Call {
+            script: Arc::clone(self),
+            values,
+            needs: None,
+        }
     }
 }
 
@@ -69,13 +73,20 @@ impl Call {
     pub(crate) fn into_statements(mut self) -> Vec<Statement> {
         match self.script.parts.as_slice() {
             [only] if only.values.is_empty() || in_order(&only.values, self.values.len()) => {
-                vec![Statement { sql: Arc::clone(&only.sql), values: std::mem::take(&mut self.values) }]
+                vec![Statement {
+                    sql: Arc::clone(&only.sql),
+                    values: std::mem::take(&mut self.values),
+                }]
             }
             parts => parts
                 .iter()
                 .map(|part| Statement {
                     sql: Arc::clone(&part.sql),
-                    values: part.values.iter().map(|&index| self.values[index].clone()).collect(),
+                    values: part
+                        .values
+                        .iter()
+                        .map(|&index| self.values[index].clone())
+                        .collect(),
                 })
                 .collect(),
         }
@@ -83,14 +94,22 @@ impl Call {
 }
 
 fn in_order(values: &[usize], count: usize) -> bool {
-    values.len() == count && values.iter().enumerate().all(|(position, &index)| position == index)
+    values.len() == count
+        && values
+            .iter()
+            .enumerate()
+            .all(|(position, &index)| position == index)
 }
 
 /// Splits at semicolons that end a line. No statement of ours holds one anywhere else.
 pub(crate) fn statements(text: &str) -> impl Iterator<Item = &str> {
-    text.split(";\n").map(|statement| statement.trim().trim_end_matches(';')).filter(|statement| {
-        statement.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with("--"))
-    })
+    text.split(";\n")
+        .map(|statement| statement.trim().trim_end_matches(';'))
+        .filter(|statement| {
+            statement
+                .lines()
+                .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with("--"))
+        })
 }
 
 /// Renumbers `?3, ?7` to `?1, ?2` and remembers where the values come from, because most clients want
@@ -107,21 +126,31 @@ fn part(text: &str) -> Part {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         if let Ok(number) = rest[..digits].parse::<usize>() {
             let index = number - 1;
-            let position = values.iter().position(|&known| known == index).unwrap_or_else(|| {
-                values.push(index);
-                values.len() - 1
-            });
+            let position = values
+                .iter()
+                .position(|&known| known == index)
+                .unwrap_or_else(|| {
+                    values.push(index);
+                    values.len() - 1
+                });
             sql.push_str(&(position + 1).to_string());
         }
         rest = &rest[digits..];
     }
     sql.push_str(rest);
-    Part { sql: sql.into(), values, if_changed }
+    Part {
+        sql: sql.into(),
+        values,
+        if_changed,
+    }
 }
 
 /// Comments are for the reader of the file; in the statement they would only be hashed and parsed.
 fn without_comments(sql: &str) -> String {
-    let lines: Vec<&str> = sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+    let lines: Vec<&str> = sql
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .collect();
     lines.join("\n").trim().to_owned()
 }
 
@@ -131,7 +160,10 @@ mod tests {
 
     #[test]
     fn parameters_are_renumbered_without_gaps() {
-        let script = Script::parse(Dialect::Sqlite, "-- what ?9\nUPDATE a SET b = ?3, c = ?7, d = ?3;\n\n-- if-changed\nDELETE FROM a;\n");
+        let script = Script::parse(
+            Dialect::Sqlite,
+            "-- what ?9\nUPDATE a SET b = ?3, c = ?7, d = ?3;\n\n-- if-changed\nDELETE FROM a;\n",
+        );
         assert_eq!(script.parts.len(), 2);
         assert_eq!(&*script.parts[0].sql, "UPDATE a SET b = ?1, c = ?2, d = ?1");
         assert_eq!(script.parts[0].values, [2, 6]);

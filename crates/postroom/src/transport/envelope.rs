@@ -14,7 +14,10 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint.
     pub fn new(name: impl Into<String>, address: impl Into<String>) -> Self {
-        Self { name: name.into(), address: address.into() }
+        Self {
+            name: name.into(),
+            address: address.into(),
+        }
     }
 }
 
@@ -33,7 +36,11 @@ pub struct Envelope {
 
 impl Envelope {
     /// An envelope without headers.
-    pub fn new(message_id: impl Into<String>, message_type: impl Into<String>, payload: impl Into<Vec<u8>>) -> Self {
+    pub fn new(
+        message_id: impl Into<String>,
+        message_type: impl Into<String>,
+        payload: impl Into<Vec<u8>>,
+    ) -> Self {
         Self {
             message_id: message_id.into(),
             message_type: message_type.into(),

@@ -36,7 +36,11 @@ pub struct TransportOutbox {
 
 impl TransportOutbox {
     pub(crate) fn new(outbox: Outbox) -> Self {
-        Self { outbox, lease: Duration::from_secs(30), held: Arc::default() }
+        Self {
+            outbox,
+            lease: Duration::from_secs(30),
+            held: Arc::default(),
+        }
     }
 
     /// How long a loaded message is ours, 30 seconds by default.
@@ -50,8 +54,16 @@ impl TransportOutbox {
     ///
     /// # Errors
     /// When destination or envelope is not valid, and when the client reports an error.
-    pub async fn save<E: Executor>(&self, tx: &mut E, destination: &Endpoint, envelope: &Envelope) -> Result<String, E::Error> {
-        let receipt = self.outbox.enqueue_in(tx, &to_message(destination, envelope)?).await?;
+    pub async fn save<E: Executor>(
+        &self,
+        tx: &mut E,
+        destination: &Endpoint,
+        envelope: &Envelope,
+    ) -> Result<String, E::Error> {
+        let receipt = self
+            .outbox
+            .enqueue_in(tx, &to_message(destination, envelope)?)
+            .await?;
         Ok(receipt.work_item_id.to_string())
     }
 
@@ -64,9 +76,15 @@ impl TransportOutbox {
         tx: &mut E,
         envelopes: &[(Endpoint, Envelope)],
     ) -> Result<Vec<String>, E::Error> {
-        let messages = envelopes.iter().map(|(to, envelope)| to_message(to, envelope)).collect::<Result<Vec<_>, _>>()?;
+        let messages = envelopes
+            .iter()
+            .map(|(to, envelope)| to_message(to, envelope))
+            .collect::<Result<Vec<_>, _>>()?;
         let receipts = self.outbox.enqueue_many_in(tx, &messages).await?;
-        Ok(receipts.into_iter().map(|receipt| receipt.work_item_id.to_string()).collect())
+        Ok(receipts
+            .into_iter()
+            .map(|receipt| receipt.work_item_id.to_string())
+            .collect())
     }
 
     /// Leases up to `batch` messages that are ready for dispatch (new ones, and failed ones whose time
@@ -84,7 +102,10 @@ impl TransportOutbox {
         held.retain(|_, (_, loaded)| now.duration_since(*loaded) < self.lease * 10);
         held.extend(messages.iter().map(|message| (message.id, (owner, now))));
         drop(held);
-        Ok(messages.into_iter().map(TransportMessage::from_outbox).collect())
+        Ok(messages
+            .into_iter()
+            .map(TransportMessage::from_outbox)
+            .collect())
     }
 
     /// Says that a message was published. An unknown id changes nothing.
@@ -92,7 +113,9 @@ impl TransportOutbox {
     /// # Errors
     /// When the database fails.
     pub async fn mark_dispatched(&self, id: &str) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else { return Ok(()) };
+        let Some((id, owner)) = self.held(id) else {
+            return Ok(());
+        };
         self.outbox.ack(owner, &[id]).await?;
         self.release(id);
         Ok(())
@@ -103,8 +126,15 @@ impl TransportOutbox {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn mark_failed(&self, id: &str, error: &str, retry_after: Option<Duration>) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else { return Ok(()) };
+    pub async fn mark_failed(
+        &self,
+        id: &str,
+        error: &str,
+        retry_after: Option<Duration>,
+    ) -> Result<(), Error> {
+        let Some((id, owner)) = self.held(id) else {
+            return Ok(());
+        };
         let how = Abandon::after(retry_after.unwrap_or_default()).error(error);
         self.outbox.abandon(owner, &[id], how).await?;
         self.release(id);
@@ -116,7 +146,9 @@ impl TransportOutbox {
     /// # Errors
     /// When the database fails.
     pub async fn mark_poisoned(&self, id: &str, error: &str) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else { return Ok(()) };
+        let Some((id, owner)) = self.held(id) else {
+            return Ok(());
+        };
         self.outbox.fail(owner, &[id], error).await?;
         self.release(id);
         Ok(())
@@ -135,7 +167,11 @@ impl TransportOutbox {
     /// # Errors
     /// When the id is not one of ours, and when the database fails.
     pub async fn get(&self, id: &str) -> Result<Option<TransportMessage>, Error> {
-        Ok(self.outbox.get(id.parse()?).await?.map(TransportMessage::from_outbox))
+        Ok(self
+            .outbox
+            .get(id.parse()?)
+            .await?
+            .map(TransportMessage::from_outbox))
     }
 
     fn held(&self, id: &str) -> Option<(WorkItemId, OwnerToken)> {
@@ -145,7 +181,10 @@ impl TransportOutbox {
     }
 
     fn release(&self, id: WorkItemId) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.held
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&id);
     }
 }
 
@@ -198,17 +237,28 @@ impl TransportMessage {
             State::Dead => OutboxState::Poisoned,
         };
         let attempts = message.progress.attempt_count;
-        let scheduled_at = if attempts > 0 { message.progress.next_attempt_at } else { message.due_time };
+        let scheduled_at = if attempts > 0 {
+            message.progress.next_attempt_at
+        } else {
+            message.due_time
+        };
         Self {
             id: message.id.to_string(),
             state,
             attempts,
             created_at: message.created_at,
-            processed_at: message.progress.processed_at.or(message.progress.last_attempt_at),
+            processed_at: message
+                .progress
+                .processed_at
+                .or(message.progress.last_attempt_at),
             scheduled_at,
             error_message: message.progress.last_error.clone(),
             destination: Endpoint {
-                name: message.headers.get(DESTINATION).cloned().unwrap_or_else(|| message.topic.clone()),
+                name: message
+                    .headers
+                    .get(DESTINATION)
+                    .cloned()
+                    .unwrap_or_else(|| message.topic.clone()),
                 address: message.topic.clone(),
             },
             envelope: to_envelope(message),
@@ -221,10 +271,17 @@ fn to_message(destination: &Endpoint, envelope: &Envelope) -> Result<Message, Er
     check_name("destination", &destination.address, NAME_LIMIT)?;
     check_name("message_id", &envelope.message_id, NAME_LIMIT)?;
     check_name("message_type", &envelope.message_type, NAME_LIMIT)?;
-    if let Some(name) = envelope.headers.keys().find(|name| name.starts_with("postroom-")) {
-        return Err(ErrorKind::InvalidArgument { param: "headers" }.with(format!("`{name}` is a name of ours")));
+    if let Some(name) = envelope
+        .headers
+        .keys()
+        .find(|name| name.starts_with("postroom-"))
+    {
+        return Err(ErrorKind::InvalidArgument { param: "headers" }
+            .with(format!("`{name}` is a name of ours")));
     }
-    let text = std::str::from_utf8(&envelope.payload).ok().filter(|text| !text.contains('\0'));
+    let text = std::str::from_utf8(&envelope.payload)
+        .ok()
+        .filter(|text| !text.contains('\0'));
     let payload = text.map_or_else(|| STANDARD.encode(&envelope.payload), str::to_owned);
     let mut message = Message::new(&destination.address, payload)
         .header(DESTINATION, &destination.name)
@@ -242,11 +299,22 @@ fn to_message(destination: &Endpoint, envelope: &Envelope) -> Result<Message, Er
 fn to_envelope(message: OutboxMessage) -> Envelope {
     let mut headers: BTreeMap<String, String> = message.headers;
     headers.remove(DESTINATION);
-    let message_id = headers.remove(MESSAGE_ID).unwrap_or_else(|| message.message_id.to_string());
-    let message_type = headers.remove(MESSAGE_TYPE).unwrap_or_else(|| message.topic.clone());
+    let message_id = headers
+        .remove(MESSAGE_ID)
+        .unwrap_or_else(|| message.message_id.to_string());
+    let message_type = headers
+        .remove(MESSAGE_TYPE)
+        .unwrap_or_else(|| message.topic.clone());
     let payload = match headers.remove(ENCODING).as_deref() {
-        Some("base64") => STANDARD.decode(&message.payload).unwrap_or_else(|_| message.payload.into_bytes()),
+        Some("base64") => STANDARD
+            .decode(&message.payload)
+            .unwrap_or_else(|_| message.payload.into_bytes()),
         _ => message.payload.into_bytes(),
     };
-    Envelope { message_id, message_type, payload, headers }
+    Envelope {
+        message_id,
+        message_type,
+        payload,
+        headers,
+    }
 }

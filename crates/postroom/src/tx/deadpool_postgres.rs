@@ -16,7 +16,8 @@ impl Executor for Transaction<'_> {
     }
 
     async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let values: Vec<&(dyn ToSql + Sync)> = statement.values.iter().map(|value| value as _).collect();
+        let values: Vec<&(dyn ToSql + Sync)> =
+            statement.values.iter().map(|value| value as _).collect();
         let run = async {
             let prepared = self.prepare_cached(&statement.sql).await?;
             (**self).execute(&prepared, &values).await

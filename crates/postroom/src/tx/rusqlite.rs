@@ -10,7 +10,9 @@ use crate::sql::{Dialect, Statement};
 use crate::tx::Executor;
 
 fn execute(connection: &Connection, statement: &Statement) -> rusqlite::Result<u64> {
-    let changed = connection.prepare_cached(&statement.sql)?.execute(params_from_iter(&statement.values))?;
+    let changed = connection
+        .prepare_cached(&statement.sql)?
+        .execute(params_from_iter(&statement.values))?;
     Ok(changed as u64)
 }
 
@@ -23,7 +25,10 @@ macro_rules! executor {
                 Dialect::Sqlite
             }
 
-            fn execute(&mut self, statement: Statement) -> impl Future<Output = rusqlite::Result<u64>> {
+            fn execute(
+                &mut self,
+                statement: Statement,
+            ) -> impl Future<Output = rusqlite::Result<u64>> {
                 ready(execute(Deref::deref(&&*self), &statement))
             }
         }

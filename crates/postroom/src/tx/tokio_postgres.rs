@@ -16,8 +16,11 @@ impl Executor for Transaction<'_> {
     }
 
     async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let values: Vec<&(dyn ToSql + Sync)> = statement.values.iter().map(|value| value as _).collect();
-        Transaction::execute(self, &*statement.sql, &values).await.map_err(|error| database_error(&error))
+        let values: Vec<&(dyn ToSql + Sync)> =
+            statement.values.iter().map(|value| value as _).collect();
+        Transaction::execute(self, &*statement.sql, &values)
+            .await
+            .map_err(|error| database_error(&error))
     }
 }
 
@@ -29,7 +32,10 @@ impl Executor for Client {
     }
 
     async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let values: Vec<&(dyn ToSql + Sync)> = statement.values.iter().map(|value| value as _).collect();
-        Client::execute(self, &*statement.sql, &values).await.map_err(|error| database_error(&error))
+        let values: Vec<&(dyn ToSql + Sync)> =
+            statement.values.iter().map(|value| value as _).collect();
+        Client::execute(self, &*statement.sql, &values)
+            .await
+            .map_err(|error| database_error(&error))
     }
 }

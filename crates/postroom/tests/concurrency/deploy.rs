@@ -14,7 +14,9 @@ async fn eight_processes_deploy_one_schema(backend: Backend) {
 
     fixture.room.verify().await.unwrap();
     let versions = fixture.number("SELECT count(*) FROM {outbox_schema}").await;
-    let distinct = fixture.number("SELECT count(DISTINCT version) FROM {outbox_schema}").await;
+    let distinct = fixture
+        .number("SELECT count(DISTINCT version) FROM {outbox_schema}")
+        .await;
     assert_eq!(versions, distinct);
     let messages = fixture.room.outbox().counts().await.unwrap().ready;
     assert_eq!(messages, PROCESSES as u64);
@@ -36,6 +38,9 @@ pub(crate) async fn deploy(place: Place) {
     let room = place.connect().await;
     room.deploy().await.unwrap();
     room.verify().await.unwrap();
-    room.outbox().enqueue(&postroom::Message::new("deployed", "")).await.unwrap();
+    room.outbox()
+        .enqueue(&postroom::Message::new("deployed", ""))
+        .await
+        .unwrap();
     room.deploy().await.unwrap();
 }

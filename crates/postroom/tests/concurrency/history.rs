@@ -12,11 +12,27 @@ use uuid::Uuid;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub(crate) enum Event {
-    Enqueued { message: Uuid },
+    Enqueued {
+        message: Uuid,
+    },
     /// A lease, in microseconds of the database's clock.
-    Claimed { message: Uuid, owner: Uuid, from: u64, until: u64 },
-    Renewed { message: Uuid, owner: Uuid, until: u64 },
-    Settled { message: Uuid, owner: Uuid, how: How, changed: bool },
+    Claimed {
+        message: Uuid,
+        owner: Uuid,
+        from: u64,
+        until: u64,
+    },
+    Renewed {
+        message: Uuid,
+        owner: Uuid,
+        until: u64,
+    },
+    Settled {
+        message: Uuid,
+        owner: Uuid,
+        how: How,
+        changed: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +48,13 @@ pub(crate) struct Recorder(File);
 impl Recorder {
     pub(crate) fn new(folder: &Path, number: usize) -> Self {
         let path = folder.join(format!("history-{number}.jsonl"));
-        Self(OpenOptions::new().create(true).append(true).open(path).unwrap())
+        Self(
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .unwrap(),
+        )
     }
 
     pub(crate) fn record(&self, event: &Event) {
@@ -43,7 +65,12 @@ impl Recorder {
     /// A claim: the lease began when the database said "now + lease".
     pub(crate) fn claimed(&self, message: Uuid, owner: Uuid, until: SystemTime, lease: Duration) {
         let (from, until) = (micros(until - lease), micros(until));
-        self.record(&Event::Claimed { message, owner, from, until });
+        self.record(&Event::Claimed {
+            message,
+            owner,
+            from,
+            until,
+        });
     }
 }
 
@@ -56,7 +83,10 @@ pub(crate) fn read(folder: &Path) -> BTreeMap<Uuid, Vec<Event>> {
     let mut history: BTreeMap<Uuid, Vec<Event>> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
             for line in std::fs::read_to_string(path).unwrap().lines() {
                 let event: Event = serde_json::from_str(line).unwrap();
                 history.entry(event.message()).or_default().push(event);
@@ -86,13 +116,18 @@ pub(crate) struct Summary {
 
 /// Checks one message's life: enqueued once, leases apart from each other, settled by who held it.
 pub(crate) fn check(message: Uuid, events: &[Event], summary: &mut Summary) {
-    let enqueued = events.iter().filter(|event| matches!(event, Event::Enqueued { .. })).count();
+    let enqueued = events
+        .iter()
+        .filter(|event| matches!(event, Event::Enqueued { .. }))
+        .count();
     assert_eq!(enqueued, 1, "{message} was enqueued {enqueued} times");
 
     let mut leases: Vec<(u64, u64, Uuid)> = events
         .iter()
         .filter_map(|event| match *event {
-            Event::Claimed { owner, from, until, .. } => Some((from, until, owner)),
+            Event::Claimed {
+                owner, from, until, ..
+            } => Some((from, until, owner)),
             _ => None,
         })
         .collect();
@@ -111,23 +146,49 @@ pub(crate) fn check(message: Uuid, events: &[Event], summary: &mut Summary) {
         })
     };
     for pair in leases.windows(2) {
-        let [(_, until, first), (from, _, second)] = *pair else { continue };
+        let [(_, until, first), (from, _, second)] = *pair else {
+            continue;
+        };
         assert_ne!(first, second, "{message} was claimed twice under one token");
         let released = settled(first, How::Abandoned, true);
-        assert!(released || from > until, "{message} had two live leases: {pair:?}");
-        assert!(!settled(first, How::Acked, true), "{message} was claimed after its ack");
+        assert!(
+            released || from > until,
+            "{message} had two live leases: {pair:?}"
+        );
+        assert!(
+            !settled(first, How::Acked, true),
+            "{message} was claimed after its ack"
+        );
         if !released {
             summary.takeovers += 1;
         }
     }
 
-    let acks: Vec<Uuid> = leases.iter().map(|lease| lease.2).filter(|owner| settled(*owner, How::Acked, true)).collect();
-    assert_eq!(acks.len(), 1, "{message} was acked {} times: {events:?}", acks.len());
-    assert_eq!(acks[0], leases.last().unwrap().2, "{message} was acked by one who had lost it");
+    let acks: Vec<Uuid> = leases
+        .iter()
+        .map(|lease| lease.2)
+        .filter(|owner| settled(*owner, How::Acked, true))
+        .collect();
+    assert_eq!(
+        acks.len(),
+        1,
+        "{message} was acked {} times: {events:?}",
+        acks.len()
+    );
+    assert_eq!(
+        acks[0],
+        leases.last().unwrap().2,
+        "{message} was acked by one who had lost it"
+    );
     for (position, (_, until, owner)) in leases.iter().enumerate() {
         if settled(*owner, How::Acked, false) || settled(*owner, How::Abandoned, false) {
-            let next = leases.get(position + 1).unwrap_or_else(|| panic!("{message}: a holder was refused"));
-            assert!(next.0 > *until, "{message}: a holder was refused while its lease was live");
+            let next = leases
+                .get(position + 1)
+                .unwrap_or_else(|| panic!("{message}: a holder was refused"));
+            assert!(
+                next.0 > *until,
+                "{message}: a holder was refused while its lease was live"
+            );
             summary.refused += 1;
         }
     }

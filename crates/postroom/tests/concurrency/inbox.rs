@@ -14,7 +14,7 @@ const PROCESSES: usize = 2;
 const TASKS: usize = 8;
 const MESSAGES: u64 = 60;
 
-/// Shows IBX-102, IBX-103, IBX-104, IBX-105, IBX-106, IBX-006, IBX-014.
+/// Shows IBX-103, IBX-105, IBX-106, IBX-006, IBX-014.
 async fn each_arrival_is_new_once_and_done_once(fixture: Fixture) {
     let folder = tempfile::tempdir().unwrap();
     run_children(&fixture, "receive", PROCESSES, folder.path()).await;
@@ -25,7 +25,10 @@ async fn each_arrival_is_new_once_and_done_once(fixture: Fixture) {
         history::check(*message, events, &mut Summary::default());
     }
     let counts = fixture.room.inbox().counts().await.unwrap();
-    assert_eq!((counts.seen, counts.processing, counts.done, counts.dead), (0, 0, MESSAGES, 0));
+    assert_eq!(
+        (counts.seen, counts.processing, counts.done, counts.dead),
+        (0, 0, MESSAGES, 0)
+    );
 }
 
 testkit::mount!(each_arrival_is_new_once_and_done_once);
@@ -53,7 +56,9 @@ async fn receiver(room: Postroom, recorder: Arc<Recorder>, mut dice: Dice) {
         }
         let inbound = Inbound::new("source", id.message_id.as_str(), "work", "payload");
         if inbox.enqueue(&inbound).await.unwrap().arrival == Arrival::New {
-            recorder.record(&Event::Enqueued { message: uuid_of(&id) });
+            recorder.record(&Event::Enqueued {
+                message: uuid_of(&id),
+            });
         }
         if dice.below(3) == 0 {
             take_one(&room, &recorder).await;
@@ -73,15 +78,29 @@ async fn take_one(room: &Postroom, recorder: &Recorder) -> bool {
     let claimed = inbox.claim(owner, lease, 3).await.unwrap();
     for message in &claimed {
         let name = uuid_of(&message.id);
-        recorder.claimed(name, owner.as_uuid(), message.progress.locked_until.unwrap(), lease);
+        recorder.claimed(
+            name,
+            owner.as_uuid(),
+            message.progress.locked_until.unwrap(),
+            lease,
+        );
         let changed = inbox.ack(owner, &[message.id.clone()]).await.unwrap() == 1;
-        recorder.record(&Event::Settled { message: name, owner: owner.as_uuid(), how: How::Acked, changed });
+        recorder.record(&Event::Settled {
+            message: name,
+            owner: owner.as_uuid(),
+            how: How::Acked,
+            changed,
+        });
     }
     !claimed.is_empty()
 }
 
 /// The history speaks of UUIDs.
 fn uuid_of(id: &InboxMessageId) -> Uuid {
-    let number: u128 = id.message_id.trim_start_matches("message-").parse().unwrap();
+    let number: u128 = id
+        .message_id
+        .trim_start_matches("message-")
+        .parse()
+        .unwrap();
     Uuid::from_u128(number + 1)
 }

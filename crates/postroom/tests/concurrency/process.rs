@@ -35,7 +35,9 @@ impl Place {
     }
 
     pub(crate) fn options(&self) -> Options {
-        let options = Options::new(self.url.as_str()).worker(format!("process-{}", self.number)).connections(8);
+        let options = Options::new(self.url.as_str())
+            .worker(format!("process-{}", self.number))
+            .connections(8);
         match &self.schema {
             Some(schema) => options.schema(schema),
             None => options,
@@ -57,10 +59,19 @@ impl Place {
 }
 
 /// Starts children that all do the same, and waits for their success.
-pub(crate) async fn run_children(fixture: &Fixture, role: &str, count: usize, folder: &std::path::Path) {
-    let mut children: Vec<Running> = (0..count).map(|number| Running(spawn(fixture, role, number, folder))).collect();
+pub(crate) async fn run_children(
+    fixture: &Fixture,
+    role: &str,
+    count: usize,
+    folder: &std::path::Path,
+) {
+    let mut children: Vec<Running> = (0..count)
+        .map(|number| Running(spawn(fixture, role, number, folder)))
+        .collect();
     eventually(|| async {
-        (0..count).all(|number| folder.join(format!("ready-{number}")).exists()).then_some(())
+        (0..count)
+            .all(|number| folder.join(format!("ready-{number}")).exists())
+            .then_some(())
     })
     .await;
     std::fs::write(folder.join("go"), "").unwrap();
@@ -73,7 +84,9 @@ pub(crate) async fn run_children(fixture: &Fixture, role: &str, count: usize, fo
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
-        let status = status.await.unwrap_or_else(|_| panic!("child {number} does not come to an end"));
+        let status = status
+            .await
+            .unwrap_or_else(|_| panic!("child {number} does not come to an end"));
         assert!(status.success(), "child {number} failed: {status}");
     }
 }
@@ -81,7 +94,13 @@ pub(crate) async fn run_children(fixture: &Fixture, role: &str, count: usize, fo
 fn spawn(fixture: &Fixture, role: &str, number: usize, folder: &std::path::Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["child", "--exact", "--nocapture", "--test-threads=1", "--quiet"])
+        .args([
+            "child",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+            "--quiet",
+        ])
         .env(ROLE, role)
         .env(URL, &fixture.url)
         .env(FOLDER, folder)

@@ -17,7 +17,7 @@ const TOTAL: u64 = (PROCESSES * TASKS * MESSAGES) as u64;
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(60);
 
-/// Shows OBX-097, OBX-098, OBX-099, OBX-100, OBX-101, OBX-017, OBX-019, OBX-030, OBX-032, C-18, C-21.
+/// Shows OBX-098, OBX-100, OBX-101, OBX-017, OBX-019, OBX-030, OBX-032, C-18, C-21.
 async fn no_message_has_two_owners_and_each_is_acked_once(fixture: Fixture) {
     let folder = tempfile::tempdir().unwrap();
     run_children(&fixture, "work", PROCESSES, folder.path()).await;
@@ -28,11 +28,20 @@ async fn no_message_has_two_owners_and_each_is_acked_once(fixture: Fixture) {
     for (message, events) in &history {
         history::check(*message, events, &mut summary);
     }
-    assert!(summary.takeovers > 0, "no lease was ever taken over: {summary:?}");
-    assert!(summary.refused > 0, "no late settlement was ever refused: {summary:?}");
+    assert!(
+        summary.takeovers > 0,
+        "no lease was ever taken over: {summary:?}"
+    );
+    assert!(
+        summary.refused > 0,
+        "no late settlement was ever refused: {summary:?}"
+    );
 
     let counts = fixture.room.outbox().counts().await.unwrap();
-    assert_eq!((counts.ready, counts.in_flight, counts.done, counts.dead), (0, 0, TOTAL, 0));
+    assert_eq!(
+        (counts.ready, counts.in_flight, counts.done, counts.dead),
+        (0, 0, TOTAL, 0)
+    );
 }
 
 testkit::mount!(no_message_has_two_owners_and_each_is_acked_once);
@@ -57,8 +66,13 @@ async fn worker(room: Postroom, recorder: Arc<Recorder>, mut dice: Dice) {
     loop {
         if left > 0 {
             left -= 1;
-            let receipt = outbox.enqueue(&Message::new("work", "payload")).await.unwrap();
-            recorder.record(&Event::Enqueued { message: receipt.work_item_id.as_uuid() });
+            let receipt = outbox
+                .enqueue(&Message::new("work", "payload"))
+                .await
+                .unwrap();
+            recorder.record(&Event::Enqueued {
+                message: receipt.work_item_id.as_uuid(),
+            });
         }
         let owner = OwnerToken::new();
         let lease = if dice.below(3) == 0 { SHORT } else { LONG };
@@ -99,11 +113,18 @@ async fn handle(
         let renewed = outbox.get(message.id).await.unwrap().unwrap();
         assert_eq!(renewed.progress.owner_token, Some(owner));
         let until = history::micros(renewed.progress.locked_until.unwrap());
-        recorder.record(&Event::Renewed { message: message.id.as_uuid(), owner: owner.as_uuid(), until });
+        recorder.record(&Event::Renewed {
+            message: message.id.as_uuid(),
+            owner: owner.as_uuid(),
+            until,
+        });
     }
     let (how, changed) = if dice.below(5) == 0 {
         let later = Abandon::after(Duration::from_millis(dice.below(10)));
-        (How::Abandoned, outbox.abandon(owner, &ids, later).await.unwrap())
+        (
+            How::Abandoned,
+            outbox.abandon(owner, &ids, later).await.unwrap(),
+        )
     } else {
         (How::Acked, outbox.ack(owner, &ids).await.unwrap())
     };

@@ -11,13 +11,32 @@ use testkit::Fixture;
 const LEASE: Duration = Duration::from_secs(30);
 
 /// A join with one step per topic in `steps`, and a message that waits for it.
-async fn join_with_wait(fixture: &Fixture, steps: &[&str], wait: impl Fn(JoinId) -> JoinWait) -> JoinId {
+async fn join_with_wait(
+    fixture: &Fixture,
+    steps: &[&str],
+    wait: impl Fn(JoinId) -> JoinWait,
+) -> JoinId {
     let expected = i32::try_from(steps.len()).unwrap();
-    let join = fixture.room.joins().start(&NewJoin::new(expected)).await.unwrap();
+    let join = fixture
+        .room
+        .joins()
+        .start(&NewJoin::new(expected))
+        .await
+        .unwrap();
     for step in steps {
-        fixture.room.outbox().enqueue(&Message::new(*step, "").join(join)).await.unwrap();
+        fixture
+            .room
+            .outbox()
+            .enqueue(&Message::new(*step, "").join(join))
+            .await
+            .unwrap();
     }
-    fixture.room.joins().enqueue_wait(&wait(join)).await.unwrap();
+    fixture
+        .room
+        .joins()
+        .enqueue_wait(&wait(join))
+        .await
+        .unwrap();
     join
 }
 
@@ -42,7 +61,10 @@ async fn work_off(fixture: &Fixture) -> (OwnerToken, Vec<OutboxMessage>) {
 async fn ready(fixture: &Fixture) -> Vec<(String, String)> {
     let list = postroom::List::new(State::Ready);
     let messages = fixture.room.outbox().list(&list).await.unwrap();
-    messages.into_iter().map(|message| (message.topic, message.payload)).collect()
+    messages
+        .into_iter()
+        .map(|message| (message.topic, message.payload))
+        .collect()
 }
 
 /// Shows OBX-090, OBX-093, JOIN-050, JOIN-051, JOIN-055, JOIN-056, C-32.
@@ -54,13 +76,41 @@ async fn a_complete_join_enqueues_its_continuation_and_acks_the_wait(fixture: Fi
     let (owner, waits) = work_off(&fixture).await;
 
     assert_eq!(waits[0].topic, "join.wait");
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
-    let WaitDecision::Completed(receipt) = decision else { panic!("{decision:?}") };
-    let continuation = fixture.room.outbox().get(receipt.work_item_id).await.unwrap().unwrap();
-    assert_eq!((continuation.topic.as_str(), continuation.payload.as_str()), ("next", "payload"));
-    assert!(fixture.room.outbox().get(waits[0].id).await.unwrap().unwrap().is_processed());
-    assert_eq!(ready(&fixture).await, [("next".to_owned(), "payload".to_owned())]);
+    let WaitDecision::Completed(receipt) = decision else {
+        panic!("{decision:?}")
+    };
+    let continuation = fixture
+        .room
+        .outbox()
+        .get(receipt.work_item_id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (continuation.topic.as_str(), continuation.payload.as_str()),
+        ("next", "payload")
+    );
+    assert!(
+        fixture
+            .room
+            .outbox()
+            .get(waits[0].id)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_processed()
+    );
+    assert_eq!(
+        ready(&fixture).await,
+        [("next".to_owned(), "payload".to_owned())]
+    );
 }
 
 /// Shows OBX-091, JOIN-053, C-11.
@@ -70,8 +120,14 @@ async fn an_incomplete_join_hands_the_wait_back_without_using_up_attempts(fixtur
 
     for poll in 1..=30 {
         let (owner, claimed) = work_off(&fixture).await;
-        let wait = claimed.iter().find(|message| message.topic == "join.wait").unwrap();
-        assert_eq!(joins.handle_wait(owner, wait).await.unwrap(), WaitDecision::NotReady);
+        let wait = claimed
+            .iter()
+            .find(|message| message.topic == "join.wait")
+            .unwrap();
+        assert_eq!(
+            joins.handle_wait(owner, wait).await.unwrap(),
+            WaitDecision::NotReady
+        );
         let wait = fixture.room.outbox().get(wait.id).await.unwrap().unwrap();
         assert_eq!(wait.state, State::Ready);
         assert_eq!(wait.progress.attempt_count, poll);
@@ -89,10 +145,18 @@ async fn a_failed_step_enqueues_the_failure_continuation(fixture: Fixture) {
     .await;
     let (owner, waits) = work_off(&fixture).await;
 
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
     assert!(matches!(decision, WaitDecision::Failed(_)), "{decision:?}");
-    assert_eq!(ready(&fixture).await, [("undo".to_owned(), "why".to_owned())]);
+    assert_eq!(
+        ready(&fixture).await,
+        [("undo".to_owned(), "why".to_owned())]
+    );
     let join = fixture.room.joins().get(join).await.unwrap().unwrap();
     assert_eq!(join.status, JoinStatus::Failed);
 }
@@ -102,11 +166,25 @@ async fn a_failed_step_without_a_failure_topic_enqueues_nothing(fixture: Fixture
     join_with_wait(&fixture, &["bad"], |join| JoinWait::new(join, "next", "")).await;
     let (owner, waits) = work_off(&fixture).await;
 
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
     assert_eq!(decision, WaitDecision::NoContinuation);
     assert_eq!(ready(&fixture).await, []);
-    assert!(fixture.room.outbox().get(waits[0].id).await.unwrap().unwrap().is_processed());
+    assert!(
+        fixture
+            .room
+            .outbox()
+            .get(waits[0].id)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_processed()
+    );
 }
 
 /// Shows JOIN-055, C-12, C-13.
@@ -117,9 +195,17 @@ async fn failed_steps_may_be_accepted_and_an_empty_payload_is_a_payload(fixture:
     .await;
     let (owner, waits) = work_off(&fixture).await;
 
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
-    assert!(matches!(decision, WaitDecision::Completed(_)), "{decision:?}");
+    assert!(
+        matches!(decision, WaitDecision::Completed(_)),
+        "{decision:?}"
+    );
     assert_eq!(ready(&fixture).await, [("next".to_owned(), String::new())]);
 }
 
@@ -129,23 +215,50 @@ async fn a_wait_for_an_unknown_join_is_failed_not_retried(fixture: Fixture) {
     let (owner, waits) = work_off(&fixture).await;
     fixture.sql("DELETE FROM {outbox_join}").await;
 
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
     assert_eq!(decision, WaitDecision::UnknownJoin);
-    let wait = fixture.room.outbox().get(waits[0].id).await.unwrap().unwrap();
+    let wait = fixture
+        .room
+        .outbox()
+        .get(waits[0].id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(wait.state, State::Dead);
     assert!(wait.progress.last_error.unwrap().contains("does not exist"));
 }
 
 /// Shows JOIN-051, JOIN-052, C-58.
 async fn a_payload_that_is_no_wait_is_failed_without_quoting_it(fixture: Fixture) {
-    fixture.room.outbox().enqueue(&Message::new("join.wait", "canary")).await.unwrap();
+    fixture
+        .room
+        .outbox()
+        .enqueue(&Message::new("join.wait", "canary"))
+        .await
+        .unwrap();
     let (owner, waits) = work_off(&fixture).await;
 
-    let decision = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap();
+    let decision = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap();
 
     assert_eq!(decision, WaitDecision::UnknownJoin);
-    let wait = fixture.room.outbox().get(waits[0].id).await.unwrap().unwrap();
+    let wait = fixture
+        .room
+        .outbox()
+        .get(waits[0].id)
+        .await
+        .unwrap()
+        .unwrap();
     assert!(!wait.progress.last_error.unwrap().contains("canary"));
 }
 
@@ -154,12 +267,24 @@ async fn a_cancelled_join_acks_the_wait_and_nothing_goes_on(fixture: Fixture) {
     let join = join_with_wait(&fixture, &["later"], |join| JoinWait::new(join, "next", "")).await;
     assert!(fixture.room.joins().cancel(join).await.unwrap());
     let (owner, claimed) = work_off(&fixture).await;
-    let wait = claimed.iter().find(|message| message.topic == "join.wait").unwrap();
+    let wait = claimed
+        .iter()
+        .find(|message| message.topic == "join.wait")
+        .unwrap();
 
     let decision = fixture.room.joins().handle_wait(owner, wait).await.unwrap();
 
     assert_eq!(decision, WaitDecision::Cancelled);
-    assert!(fixture.room.outbox().get(wait.id).await.unwrap().unwrap().is_processed());
+    assert!(
+        fixture
+            .room
+            .outbox()
+            .get(wait.id)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_processed()
+    );
     assert!(ready(&fixture).await.is_empty());
 }
 
@@ -168,41 +293,87 @@ async fn a_lost_lease_leaves_neither_ack_nor_continuation(fixture: Fixture) {
     join_with_wait(&fixture, &["ok"], |join| JoinWait::new(join, "next", "")).await;
     let (owner, waits) = work_off(&fixture).await;
     fixture.expire_leases().await;
-    fixture.room.outbox().claim(OwnerToken::new(), LEASE, 10).await.unwrap();
+    fixture
+        .room
+        .outbox()
+        .claim(OwnerToken::new(), LEASE, 10)
+        .await
+        .unwrap();
 
-    let error = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap_err();
+    let error = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap_err();
 
     assert_eq!(error.kind(), ErrorKind::LeaseLost);
     assert!(ready(&fixture).await.is_empty());
-    assert_eq!(fixture.room.outbox().get(waits[0].id).await.unwrap().unwrap().state, State::InFlight);
+    assert_eq!(
+        fixture
+            .room
+            .outbox()
+            .get(waits[0].id)
+            .await
+            .unwrap()
+            .unwrap()
+            .state,
+        State::InFlight
+    );
 }
 
 /// Shows JOIN-057, C-27.
 async fn steps_that_were_attached_too_late_are_counted_before_saying_not_ready(fixture: Fixture) {
     let (room, joins) = (&fixture.room, fixture.room.joins());
     let join = joins.start(&NewJoin::new(1)).await.unwrap();
-    let step = room.outbox().enqueue(&Message::new("ok", "")).await.unwrap();
+    let step = room
+        .outbox()
+        .enqueue(&Message::new("ok", ""))
+        .await
+        .unwrap();
     work_off(&fixture).await;
     joins.attach(join, step.message_id).await.unwrap();
-    joins.enqueue_wait(&JoinWait::new(join, "next", "")).await.unwrap();
+    joins
+        .enqueue_wait(&JoinWait::new(join, "next", ""))
+        .await
+        .unwrap();
     let (owner, waits) = work_off(&fixture).await;
 
     let decision = joins.handle_wait(owner, &waits[0]).await.unwrap();
 
-    assert!(matches!(decision, WaitDecision::Completed(_)), "{decision:?}");
+    assert!(
+        matches!(decision, WaitDecision::Completed(_)),
+        "{decision:?}"
+    );
 }
 
 /// Shows JOIN-050.
 async fn the_wait_topic_is_configured_and_other_topics_are_refused(fixture: Fixture) {
-    let room = fixture.options().join_wait_topic("my.wait").connect().await.unwrap();
+    let room = fixture
+        .options()
+        .join_wait_topic("my.wait")
+        .connect()
+        .await
+        .unwrap();
     let join = room.joins().start(&NewJoin::new(1)).await.unwrap();
-    room.joins().enqueue_wait(&JoinWait::new(join, "next", "")).await.unwrap();
+    room.joins()
+        .enqueue_wait(&JoinWait::new(join, "next", ""))
+        .await
+        .unwrap();
     let (owner, waits) = work_off(&fixture).await;
 
     assert_eq!(waits[0].topic, "my.wait");
-    let error = fixture.room.joins().handle_wait(owner, &waits[0]).await.unwrap_err();
+    let error = fixture
+        .room
+        .joins()
+        .handle_wait(owner, &waits[0])
+        .await
+        .unwrap_err();
     assert_eq!(error.param(), Some("message"));
-    assert_eq!(room.joins().handle_wait(owner, &waits[0]).await.unwrap(), WaitDecision::NotReady);
+    assert_eq!(
+        room.joins().handle_wait(owner, &waits[0]).await.unwrap(),
+        WaitDecision::NotReady
+    );
 }
 
 testkit::mount!(

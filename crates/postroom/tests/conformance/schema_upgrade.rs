@@ -8,7 +8,9 @@ use testkit::{Backend, Fixture};
 /// Deploys the schema as it was before its last migration, and leaves a message in it.
 async fn deploy_older(fixture: &Fixture) {
     let script = fixture.options().schema_sql().unwrap();
-    let (older, _) = script.split_once("-- migration 4: headers").expect("a fourth migration");
+    let (older, _) = script
+        .split_once("-- migration 4: headers")
+        .expect("a fourth migration");
     fixture.sql_as_is(older).await;
     fixture
         .sql(match fixture.backend {
@@ -31,8 +33,16 @@ async fn an_older_schema_is_named_refused_and_upgraded_with_its_rows(fixture: Fi
 
     let error = fixture.room.verify().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Schema);
-    assert!(error.to_string().contains("migration 4") && error.to_string().contains("deploy"), "{error}");
-    let error = fixture.room.outbox().enqueue(&Message::new("new", "")).await.unwrap_err();
+    assert!(
+        error.to_string().contains("migration 4") && error.to_string().contains("deploy"),
+        "{error}"
+    );
+    let error = fixture
+        .room
+        .outbox()
+        .enqueue(&Message::new("new", ""))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
     assert_eq!(fixture.number("SELECT count(*) FROM {outbox}").await, 1);
 
@@ -40,18 +50,32 @@ async fn an_older_schema_is_named_refused_and_upgraded_with_its_rows(fixture: Fi
     fixture.room.verify().await.unwrap();
     fixture.room.deploy().await.unwrap();
     let outbox = fixture.room.outbox();
-    let claimed = outbox.claim(OwnerToken::new(), Duration::from_secs(30), 10).await.unwrap();
+    let claimed = outbox
+        .claim(OwnerToken::new(), Duration::from_secs(30), 10)
+        .await
+        .unwrap();
     assert_eq!(claimed.len(), 1);
-    assert_eq!((claimed[0].topic.as_str(), claimed[0].payload.as_str()), ("old", "kept"));
+    assert_eq!(
+        (claimed[0].topic.as_str(), claimed[0].payload.as_str()),
+        ("old", "kept")
+    );
     assert!(claimed[0].headers.is_empty());
-    outbox.enqueue(&Message::new("new", "").header("a", "b")).await.unwrap();
+    outbox
+        .enqueue(&Message::new("new", "").header("a", "b"))
+        .await
+        .unwrap();
 }
 
 /// Shows OBX-109.
 async fn nothing_is_created_unless_asked(fixture: Fixture) {
     let fixture = Fixture::empty(fixture.backend).await;
 
-    let error = fixture.room.outbox().enqueue(&Message::new("a", "")).await.unwrap_err();
+    let error = fixture
+        .room
+        .outbox()
+        .enqueue(&Message::new("a", ""))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Schema, "{error}");
     let error = fixture.room.verify().await.unwrap_err();
     assert!(error.to_string().contains("nothing is deployed"), "{error}");
@@ -59,9 +83,14 @@ async fn nothing_is_created_unless_asked(fixture: Fixture) {
 
 /// Shows OBX-110.
 async fn a_newer_schema_is_left_alone(fixture: Fixture) {
-    fixture.sql("INSERT INTO {outbox_schema} (version, name, checksum) VALUES (99, 'later', 'x')").await;
+    fixture
+        .sql("INSERT INTO {outbox_schema} (version, name, checksum) VALUES (99, 'later', 'x')")
+        .await;
 
-    for error in [fixture.room.deploy().await.unwrap_err(), fixture.room.verify().await.unwrap_err()] {
+    for error in [
+        fixture.room.deploy().await.unwrap_err(),
+        fixture.room.verify().await.unwrap_err(),
+    ] {
         assert_eq!(error.kind(), ErrorKind::Schema);
         assert!(error.to_string().contains("newer"), "{error}");
     }
@@ -70,7 +99,9 @@ async fn a_newer_schema_is_left_alone(fixture: Fixture) {
 /// Shows OBX-108.
 async fn a_table_that_was_changed_by_hand_does_not_verify(fixture: Fixture) {
     fixture.room.verify().await.unwrap();
-    fixture.sql("ALTER TABLE {outbox} RENAME COLUMN payload TO content").await;
+    fixture
+        .sql("ALTER TABLE {outbox} RENAME COLUMN payload TO content")
+        .await;
 
     let error = fixture.room.verify().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Schema, "{error}");

@@ -21,7 +21,10 @@ async fn captured<T>(work: impl Future<Output = T>) -> (T, Vec<String>) {
 /// Shows OBX-104.
 async fn a_handler_that_succeeds_acks_and_is_logged_at_info(fixture: Fixture) {
     let outbox = fixture.room.outbox();
-    let receipt = outbox.enqueue(&Message::new("order.created", "canary-payload")).await.unwrap();
+    let receipt = outbox
+        .enqueue(&Message::new("order.created", "canary-payload"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     let claimed = outbox.claim(owner, LEASE, 1).await.unwrap();
 
@@ -32,18 +35,34 @@ async fn a_handler_that_succeeds_acks_and_is_logged_at_info(fixture: Fixture) {
     .await;
 
     assert_eq!(handled.unwrap(), Handled::Done);
-    let line = logs.iter().find(|line| line.contains("handling")).expect("a log line");
-    assert!(line.contains("INFO") && line.contains("order.created"), "{line}");
+    let line = logs
+        .iter()
+        .find(|line| line.contains("handling"))
+        .expect("a log line");
+    assert!(
+        line.contains("INFO") && line.contains("order.created"),
+        "{line}"
+    );
     assert!(line.contains(&receipt.message_id.to_string()), "{line}");
     assert!(line.contains(fixture.room.identifier()), "{line}");
     assert!(!logs.concat().contains("canary-payload"));
-    assert!(outbox.get(receipt.work_item_id).await.unwrap().unwrap().is_processed());
+    assert!(
+        outbox
+            .get(receipt.work_item_id)
+            .await
+            .unwrap()
+            .unwrap()
+            .is_processed()
+    );
 }
 
 /// Shows OBX-105, OBX-041, C-57.
 async fn a_handler_that_fails_is_logged_at_error_and_retried(fixture: Fixture) {
     let outbox = fixture.room.outbox();
-    let receipt = outbox.enqueue(&Message::new("order.created", "canary-payload")).await.unwrap();
+    let receipt = outbox
+        .enqueue(&Message::new("order.created", "canary-payload"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     let claimed = outbox.claim(owner, LEASE, 1).await.unwrap();
 
@@ -51,20 +70,32 @@ async fn a_handler_that_fails_is_logged_at_error_and_retried(fixture: Fixture) {
     let (handled, logs) = captured(work).await;
 
     assert_eq!(handled.unwrap(), Handled::Retried);
-    let line = logs.iter().find(|line| line.contains("handler failed")).expect("a log line");
-    assert!(line.contains("ERROR") && line.contains("the bank is closed"), "{line}");
+    let line = logs
+        .iter()
+        .find(|line| line.contains("handler failed"))
+        .expect("a log line");
+    assert!(
+        line.contains("ERROR") && line.contains("the bank is closed"),
+        "{line}"
+    );
     assert!(line.contains(&receipt.message_id.to_string()), "{line}");
     assert!(!logs.concat().contains("canary-payload"));
     let message = outbox.get(receipt.work_item_id).await.unwrap().unwrap();
     assert_eq!(message.state, State::Ready);
-    assert_eq!(message.progress.last_error.as_deref(), Some("the bank is closed"));
+    assert_eq!(
+        message.progress.last_error.as_deref(),
+        Some("the bank is closed")
+    );
     assert_eq!(message.progress.attempt_count, 1);
 }
 
 /// Shows OBX-030, C-18.
 async fn a_handler_that_outlives_its_lease_changes_nothing(fixture: Fixture) {
     let outbox = fixture.room.outbox();
-    outbox.enqueue(&Message::new("order.created", "")).await.unwrap();
+    outbox
+        .enqueue(&Message::new("order.created", ""))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     let claimed = outbox.claim(owner, LEASE, 1).await.unwrap();
     let (late, other) = (fixture.clone(), OwnerToken::new());
@@ -72,7 +103,15 @@ async fn a_handler_that_outlives_its_lease_changes_nothing(fixture: Fixture) {
     let handled = outbox
         .handle(owner, &claimed[0], async |_| {
             late.expire_leases().await;
-            assert_eq!(late.room.outbox().claim(other, LEASE, 1).await.unwrap().len(), 1);
+            assert_eq!(
+                late.room
+                    .outbox()
+                    .claim(other, LEASE, 1)
+                    .await
+                    .unwrap()
+                    .len(),
+                1
+            );
             Ok::<(), String>(())
         })
         .await
@@ -86,7 +125,10 @@ async fn a_handler_that_outlives_its_lease_changes_nothing(fixture: Fixture) {
 /// Shows IBX-110, IBX-111.
 async fn inbox_handlers_are_logged_too(fixture: Fixture) {
     let inbox = fixture.room.inbox();
-    inbox.enqueue(&Inbound::new("stripe", "evt_1", "paid", "canary-payload")).await.unwrap();
+    inbox
+        .enqueue(&Inbound::new("stripe", "evt_1", "paid", "canary-payload"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     let claimed = inbox.claim(owner, LEASE, 1).await.unwrap();
     let (handled, failed) = captured(inbox.handle(owner, &claimed[0], async |_| Err("no"))).await;
@@ -99,10 +141,22 @@ async fn inbox_handlers_are_logged_too(fixture: Fixture) {
     let (handled, succeeded) = captured(work).await;
     assert_eq!(handled.unwrap(), Handled::Done);
 
-    let error = failed.iter().find(|line| line.contains("handler failed")).expect("a log line");
-    assert!(error.contains("ERROR") && error.contains("evt_1") && error.contains("no"), "{error}");
-    let info = succeeded.iter().find(|line| line.contains("handling")).expect("a log line");
-    assert!(info.contains("INFO") && info.contains("paid") && info.contains("evt_1"), "{info}");
+    let error = failed
+        .iter()
+        .find(|line| line.contains("handler failed"))
+        .expect("a log line");
+    assert!(
+        error.contains("ERROR") && error.contains("evt_1") && error.contains("no"),
+        "{error}"
+    );
+    let info = succeeded
+        .iter()
+        .find(|line| line.contains("handling"))
+        .expect("a log line");
+    assert!(
+        info.contains("INFO") && info.contains("paid") && info.contains("evt_1"),
+        "{info}"
+    );
     assert!(!failed.concat().contains("canary") && !succeeded.concat().contains("canary"));
 }
 
@@ -110,14 +164,23 @@ async fn inbox_handlers_are_logged_too(fixture: Fixture) {
 async fn decisions_about_a_wait_are_logged(fixture: Fixture) {
     let joins = fixture.room.joins();
     let join = joins.start(&NewJoin::new(1)).await.unwrap();
-    joins.enqueue_wait(&JoinWait::new(join, "next", "canary-payload")).await.unwrap();
+    joins
+        .enqueue_wait(&JoinWait::new(join, "next", "canary-payload"))
+        .await
+        .unwrap();
     let owner = OwnerToken::new();
     let waits = fixture.room.outbox().claim(owner, LEASE, 1).await.unwrap();
 
     let (_, logs) = captured(joins.handle_wait(owner, &waits[0])).await;
 
-    let line = logs.iter().find(|line| line.contains("handled a join wait")).expect("a log line");
-    assert!(line.contains("DEBUG") && line.contains("NotReady"), "{line}");
+    let line = logs
+        .iter()
+        .find(|line| line.contains("handled a join wait"))
+        .expect("a log line");
+    assert!(
+        line.contains("DEBUG") && line.contains("NotReady"),
+        "{line}"
+    );
     assert!(!logs.concat().contains("canary"));
 }
 
@@ -140,6 +203,53 @@ async fn an_idle_queue_is_asked_less_and_less_often(fixture: Fixture) {
     assert!((2..=10).contains(&polls), "{polls} polls");
 }
 
+/// A lease that has expired while its message got a later due time is in nobody's way; it is freed.
+///
+/// Shows OBX-053, IBX-072.
+async fn an_idle_poll_reaps_expired_leases(fixture: Fixture) {
+    let (outbox, inbox) = (fixture.room.outbox(), fixture.room.inbox());
+    outbox.enqueue(&Message::new("a", "")).await.unwrap();
+    inbox
+        .enqueue(&Inbound::new("stripe", "1", "a", ""))
+        .await
+        .unwrap();
+    outbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
+    inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
+    fixture.expire_leases().await;
+    let later = match fixture.backend {
+        testkit::Backend::Sqlite => "next_attempt_at + 3600000000",
+        testkit::Backend::Postgres => "next_attempt_at + interval '1 hour'",
+    };
+    for queue in ["outbox", "inbox"] {
+        fixture
+            .sql(&format!("UPDATE {{{queue}}} SET next_attempt_at = {later}"))
+            .await;
+        let leased = format!("SELECT count(*) FROM {{{queue}}} WHERE locked_until IS NOT NULL");
+        assert_eq!(fixture.number(&leased).await, 1);
+    }
+
+    let patience = Duration::from_millis(500);
+    assert!(
+        outbox
+            .claim_waiting(OwnerToken::new(), LEASE, 1, patience)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert!(
+        inbox
+            .claim_waiting(OwnerToken::new(), LEASE, 1, patience)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+
+    for queue in ["outbox", "inbox"] {
+        let leased = format!("SELECT count(*) FROM {{{queue}}} WHERE locked_until IS NOT NULL");
+        assert_eq!(fixture.number(&leased).await, 0);
+    }
+}
+
 /// Shows OBX-023.
 async fn waiting_ends_as_soon_as_a_message_is_there(fixture: Fixture) {
     let outbox = fixture.room.outbox();
@@ -147,7 +257,9 @@ async fn waiting_ends_as_soon_as_a_message_is_there(fixture: Fixture) {
         let outbox = outbox.clone();
         tokio::spawn(async move {
             let patience = Duration::from_secs(60);
-            outbox.claim_waiting(OwnerToken::new(), LEASE, 10, patience).await
+            outbox
+                .claim_waiting(OwnerToken::new(), LEASE, 10, patience)
+                .await
         })
     };
     outbox.enqueue(&Message::new("a", "")).await.unwrap();
@@ -162,12 +274,22 @@ async fn asking_for_the_doors_again_opens_no_new_connections(fixture: Fixture) {
         fixture.room.clone().inbox().counts().await.unwrap();
     }
     if fixture.backend == testkit::Backend::Postgres {
-        let room = fixture.options().worker("w").connections(2).connect().await.unwrap();
-        let before = fixture.number("SELECT count(*) FROM pg_stat_activity").await;
+        let room = fixture
+            .options()
+            .worker("w")
+            .connections(2)
+            .connect()
+            .await
+            .unwrap();
+        let before = fixture
+            .number("SELECT count(*) FROM pg_stat_activity")
+            .await;
         for _ in 0..50 {
             room.outbox().counts().await.unwrap();
         }
-        let after = fixture.number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom'").await;
+        let after = fixture
+            .number("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'postroom'")
+            .await;
         assert!(after <= before + 2, "{before} {after}");
     }
 }
@@ -179,6 +301,7 @@ testkit::mount!(
     inbox_handlers_are_logged_too,
     decisions_about_a_wait_are_logged,
     an_idle_queue_is_asked_less_and_less_often,
+    an_idle_poll_reaps_expired_leases,
     waiting_ends_as_soon_as_a_message_is_there,
     asking_for_the_doors_again_opens_no_new_connections,
 );

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use postroom::{
-    Abandon, Error, ErrorKind, InboxKeys, InboxMessage, InboxMessageId, Inbound, JoinId, JoinStatus, JoinWait, List,
-    Message, MessageId, NewJoin, OutboxMessage, OwnerToken, Postroom, Progress, State, StepStatus, Synchronous,
-    WorkItemId,
+    Abandon, Error, ErrorKind, Inbound, InboxKeys, InboxMessage, InboxMessageId, JoinId,
+    JoinStatus, JoinWait, List, Message, MessageId, NewJoin, OutboxMessage, OwnerToken, Postroom,
+    Progress, State, StepStatus, Synchronous, WorkItemId,
 };
 use proptest::test_runner::TestCaseError;
 use proptest::{prop_assert, prop_assert_eq};
@@ -33,7 +33,12 @@ pub(crate) struct Driver<'a> {
 impl<'a> Driver<'a> {
     pub(crate) async fn new(fixture: &'a Fixture) -> Self {
         // What a power cut would do is not the question here.
-        let room = fixture.options().synchronous(Synchronous::Normal).connect().await.unwrap();
+        let room = fixture
+            .options()
+            .synchronous(Synchronous::Normal)
+            .connect()
+            .await
+            .unwrap();
         Self {
             fixture,
             room,
@@ -57,32 +62,53 @@ impl<'a> Driver<'a> {
             }
             Op::Fail(owner, ids, error) => {
                 let (owner, ids) = self.named(*owner, ids);
-                let answer = self.room.outbox().fail(owner, &ids, if *error { "failed" } else { "" }).await;
+                let answer = self
+                    .room
+                    .outbox()
+                    .fail(owner, &ids, if *error { "failed" } else { "" })
+                    .await;
                 same_ids(answer, self.model.fail(owner, &ids, *error))
             }
             Op::Abandon(owner, ids, how) => self.abandon(*owner, ids, *how).await,
             Op::Renew(owner, ids) => {
                 let (owner, ids) = self.named(*owner, ids);
-                same_ids(self.room.outbox().renew(owner, &ids, HOURS).await, self.model.renew(owner, &ids))
+                same_ids(
+                    self.room.outbox().renew(owner, &ids, HOURS).await,
+                    self.model.renew(owner, &ids),
+                )
             }
             Op::Reap => same(self.room.outbox().reap().await, self.model.reap()),
             Op::Replay(ids) => {
                 let ids = self.dead(ids);
-                same_ids(self.room.outbox().replay(&ids).await, self.model.replay(&ids))
+                same_ids(
+                    self.room.outbox().replay(&ids).await,
+                    self.model.replay(&ids),
+                )
             }
             Op::Purge(ids) => {
                 let ids = self.dead(ids);
-                same(self.room.outbox().purge(&ids).await, self.model.purge(|item| ids.contains(&item.id)))
+                same(
+                    self.room.outbox().purge(&ids).await,
+                    self.model.purge(|item| ids.contains(&item.id)),
+                )
             }
             Op::PurgeOld(age) => {
                 let answer = self.room.outbox().purge_older_than(older_than(*age)).await;
-                same(answer, self.model.purge(|item| item.aged || *age == Age::All))
+                same(
+                    answer,
+                    self.model.purge(|item| item.aged || *age == Age::All),
+                )
             }
-            Op::Cleanup(Age::Day) => {
-                same(self.room.outbox().cleanup(DAY).await, self.model.cleanup(usize::MAX, |item| item.aged))
-            }
+            Op::Cleanup(Age::Day) => same(
+                self.room.outbox().cleanup(DAY).await,
+                self.model.cleanup(usize::MAX, |item| item.aged),
+            ),
             Op::Cleanup(Age::All) => {
-                let answer = self.room.outbox().cleanup_before(SystemTime::now() + 3 * DAY).await;
+                let answer = self
+                    .room
+                    .outbox()
+                    .cleanup_before(SystemTime::now() + 3 * DAY)
+                    .await;
                 same(answer, self.model.cleanup(usize::MAX, |_| true))
             }
             Op::CleanupBatch(batch) => self.cleanup_batch(*batch).await,
@@ -92,19 +118,31 @@ impl<'a> Driver<'a> {
             Op::InboxClaim(owner, batch) => self.inbox_claim(*owner, (*batch).into()).await,
             Op::InboxAck(owner, keys) => {
                 let (owner, keys) = self.inbox_named(*owner, keys);
-                let answer = self.room.inbox().ack(owner, keys.borrow(&keys.bare())).await;
+                let answer = self
+                    .room
+                    .inbox()
+                    .ack(owner, keys.borrow(&keys.bare()))
+                    .await;
                 same(answer, self.model.inbox_ack(owner, &keys.reached))
             }
             Op::InboxFail(owner, keys, error) => {
                 let (owner, keys) = self.inbox_named(*owner, keys);
                 let text = if *error { "failed" } else { "" };
-                let answer = self.room.inbox().fail(owner, keys.borrow(&keys.bare()), text).await;
+                let answer = self
+                    .room
+                    .inbox()
+                    .fail(owner, keys.borrow(&keys.bare()), text)
+                    .await;
                 same(answer, self.model.inbox_fail(owner, &keys.reached, *error))
             }
             Op::InboxAbandon(owner, keys, how) => self.inbox_abandon(*owner, keys, *how).await,
             Op::InboxRenew(owner, keys) => {
                 let (owner, keys) = self.inbox_named(*owner, keys);
-                let answer = self.room.inbox().renew(owner, keys.borrow(&keys.bare()), HOURS).await;
+                let answer = self
+                    .room
+                    .inbox()
+                    .renew(owner, keys.borrow(&keys.bare()), HOURS)
+                    .await;
                 same(answer, self.model.inbox_renew(owner, &keys.reached))
             }
             Op::InboxReap => same(self.room.inbox().reap().await, self.model.inbox_reap()),
@@ -116,20 +154,34 @@ impl<'a> Driver<'a> {
             Op::InboxPurge(keys) => {
                 let keys = self.keys(keys);
                 let answer = self.room.inbox().purge(keys.borrow(&keys.bare())).await;
-                same(answer, self.model.inbox_purge(|key, _| keys.reached.contains(key)))
+                same(
+                    answer,
+                    self.model.inbox_purge(|key, _| keys.reached.contains(key)),
+                )
             }
             Op::InboxPurgeOld(age) => {
                 let answer = self.room.inbox().purge_older_than(older_than(*age)).await;
-                same(answer, self.model.inbox_purge(|_, item| item.aged || *age == Age::All))
+                same(
+                    answer,
+                    self.model
+                        .inbox_purge(|_, item| item.aged || *age == Age::All),
+                )
             }
-            Op::InboxCleanup => same(self.room.inbox().cleanup(DAY).await, self.model.inbox_cleanup()),
+            Op::InboxCleanup => same(
+                self.room.inbox().cleanup(DAY).await,
+                self.model.inbox_cleanup(),
+            ),
             Op::GetBare(id) => self.get_bare(*id).await,
             Op::Start(expected) => self.start(*expected).await,
             Op::Attach(join, member) => self.attach(*join, *member).await,
             Op::Report(join, member, failed) => self.report(*join, *member, *failed).await,
             Op::Reconcile(join) => match self.join(*join) {
                 Ok(index) => {
-                    let answer = self.room.joins().reconcile(self.model.joins[index].id).await;
+                    let answer = self
+                        .room
+                        .joins()
+                        .reconcile(self.model.joins[index].id)
+                        .await;
                     same(answer, self.model.reconcile(index))
                 }
                 Err(unknown) => not_found(self.room.joins().reconcile(unknown).await),
@@ -142,7 +194,10 @@ impl<'a> Driver<'a> {
                 Err(unknown) => not_found(self.room.joins().cancel(unknown).await),
             },
             Op::Wait(join) => self.wait(*join).await,
-            Op::JoinCleanup => same(self.room.joins().cleanup(DAY).await, self.model.cleanup_joins()),
+            Op::JoinCleanup => same(
+                self.room.joins().cleanup(DAY).await,
+                self.model.cleanup_joins(),
+            ),
             Op::Expire => {
                 self.fixture.expire_leases().await;
                 self.model.expire();
@@ -168,7 +223,11 @@ impl Driver<'_> {
         let mut known = true;
         for new in many {
             let taken = |id: MessageId| {
-                self.model.messages.iter().chain(items.iter().map(|(item, _)| item)).any(|item| item.message_id == id)
+                self.model
+                    .messages
+                    .iter()
+                    .chain(items.iter().map(|(item, _)| item))
+                    .any(|item| item.message_id == id)
             };
             let id = WorkItemId::new();
             let message_id = match new.message_id {
@@ -176,12 +235,21 @@ impl Driver<'_> {
                 Id::Chosen => MessageId::new(),
                 Id::Stranger(index) => {
                     let stranger = self.strangers[usize::from(index) % self.strangers.len()];
-                    if taken(stranger) { MessageId::new() } else { stranger }
+                    if taken(stranger) {
+                        MessageId::new()
+                    } else {
+                        stranger
+                    }
                 }
             };
             self.enqueued += 1;
-            let (topic, payload) = (format!("topic.{}", self.enqueued % 3), format!("payload {}", self.enqueued));
-            let mut message = Message::new(topic.as_str(), payload.as_str()).id(id).message_id(message_id);
+            let (topic, payload) = (
+                format!("topic.{}", self.enqueued % 3),
+                format!("payload {}", self.enqueued),
+            );
+            let mut message = Message::new(topic.as_str(), payload.as_str())
+                .id(id)
+                .message_id(message_id);
             if let Some(due) = due_at(new.due) {
                 message = message.due_at(due);
             }
@@ -203,27 +271,53 @@ impl Driver<'_> {
             }
             messages.push(message);
             let correlation_id = (new.correlation == Some(true)).then(|| "request".to_owned());
-            items.push((item(id, message_id, topic, payload, correlation_id, new.due), joins));
+            items.push((
+                item(id, message_id, topic, payload, correlation_id, new.due),
+                joins,
+            ));
         }
         let answer = if as_many {
             self.room.outbox().enqueue_many(&messages).await
         } else {
-            self.room.outbox().enqueue(&messages[0]).await.map(|receipt| vec![receipt])
+            self.room
+                .outbox()
+                .enqueue(&messages[0])
+                .await
+                .map(|receipt| vec![receipt])
         };
         if !known {
             return not_found(answer);
         }
-        let receipts: Vec<_> = ok(answer)?.iter().map(|receipt| (receipt.work_item_id, receipt.message_id)).collect();
-        let expected: Vec<_> = items.iter().map(|(item, _)| (item.id, item.message_id)).collect();
+        let receipts: Vec<_> = ok(answer)?
+            .iter()
+            .map(|receipt| (receipt.work_item_id, receipt.message_id))
+            .collect();
+        let expected: Vec<_> = items
+            .iter()
+            .map(|(item, _)| (item.id, item.message_id))
+            .collect();
         prop_assert_eq!(receipts, expected);
-        items.into_iter().for_each(|(item, joins)| self.model.enqueue(item, &joins));
+        items
+            .into_iter()
+            .for_each(|(item, joins)| self.model.enqueue(item, &joins));
         Ok(())
     }
 
     async fn enqueue_again(&mut self, index: u8) -> Outcome {
-        let live: Vec<_> = self.model.messages.iter().filter(|item| item.place == Place::Live).collect();
-        let Some(item) = live.get(usize::from(index) % live.len().max(1)) else { return Ok(()) };
-        let answer = self.room.outbox().enqueue(&Message::new("again", "again").id(item.id)).await;
+        let live: Vec<_> = self
+            .model
+            .messages
+            .iter()
+            .filter(|item| item.place == Place::Live)
+            .collect();
+        let Some(item) = live.get(usize::from(index) % live.len().max(1)) else {
+            return Ok(());
+        };
+        let answer = self
+            .room
+            .outbox()
+            .enqueue(&Message::new("again", "again").id(item.id))
+            .await;
         fails(answer, ErrorKind::AlreadyExists { what: "work item" })
     }
 
@@ -232,12 +326,32 @@ impl Driver<'_> {
         let ready = self.model.ready();
         let claimed = ok(self.room.outbox().claim(owner, HOURS, batch).await)?;
         let ids: Vec<WorkItemId> = claimed.iter().map(|message| message.id).collect();
-        prop_assert_eq!(ids.len(), ready.len().min(batch), "claimed {:?} of {:?}", ids, ready);
-        prop_assert!(ids.iter().all(|id| ready.contains(id)), "claimed {:?} of {:?}", ids, ready);
-        prop_assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "claimed twice in one batch");
+        prop_assert_eq!(
+            ids.len(),
+            ready.len().min(batch),
+            "claimed {:?} of {:?}",
+            ids,
+            ready
+        );
+        prop_assert!(
+            ids.iter().all(|id| ready.contains(id)),
+            "claimed {:?} of {:?}",
+            ids,
+            ready
+        );
+        prop_assert_eq!(
+            ids.iter().collect::<BTreeSet<_>>().len(),
+            ids.len(),
+            "claimed twice in one batch"
+        );
         self.model.claim(owner, &ids);
         for message in &claimed {
-            let item = self.model.messages.iter().find(|item| item.id == message.id).unwrap();
+            let item = self
+                .model
+                .messages
+                .iter()
+                .find(|item| item.id == message.id)
+                .unwrap();
             same_message(message, item)?;
         }
         Ok(())
@@ -249,14 +363,22 @@ impl Driver<'_> {
         same_ids(Ok(answer.clone()), self.model.abandon(owner, &ids, how))?;
         for id in &answer {
             let message = ok(self.room.outbox().get(*id).await)?.unwrap();
-            let item = self.model.messages.iter().find(|item| item.id == *id).unwrap();
+            let item = self
+                .model
+                .messages
+                .iter()
+                .find(|item| item.id == *id)
+                .unwrap();
             // A message that waits for a finished join is woken instead.
             if item.waits_for.is_none() || item.work.backoff {
                 check_delay(&message.progress, &item.work, how.delay)?;
             }
         }
         self.settle_clock("outbox", &answer, how.delay, |id| {
-            self.model.messages.iter().any(|item| item.id == id && item.work.backoff)
+            self.model
+                .messages
+                .iter()
+                .any(|item| item.id == id && item.work.backoff)
         })
         .await;
         Ok(())
@@ -265,25 +387,47 @@ impl Driver<'_> {
     async fn cleanup_batch(&mut self, batch: u8) -> Outcome {
         let removed = ok(self.room.outbox().cleanup_batch(DAY, batch.into()).await)?;
         let mut gone = Vec::new();
-        for item in self.model.messages.iter().filter(|item| item.place == Place::Done && item.aged) {
+        for item in self
+            .model
+            .messages
+            .iter()
+            .filter(|item| item.place == Place::Done && item.aged)
+        {
             if ok(self.room.outbox().get(item.id).await)?.is_none() {
                 gone.push(item.id);
             }
         }
-        let old = self.model.messages.iter().filter(|item| item.place == Place::Done && item.aged).count();
+        let old = self
+            .model
+            .messages
+            .iter()
+            .filter(|item| item.place == Place::Done && item.aged)
+            .count();
         prop_assert_eq!(removed, old.min(batch.into()) as u64);
-        same(Ok(removed), self.model.cleanup(batch.into(), |item| gone.contains(&item.id)))
+        same(
+            Ok(removed),
+            self.model
+                .cleanup(batch.into(), |item| gone.contains(&item.id)),
+        )
     }
 
     /// Messages by index: below 128 among those that `likely` says, else among all. The last index of
     /// all is an id that nobody ever enqueued.
     fn ids(&self, indexes: &[u8], likely: impl Fn(&OutboxItem) -> bool) -> Vec<WorkItemId> {
         let all: Vec<WorkItemId> = self.model.messages.iter().map(|item| item.id).collect();
-        let likely: Vec<WorkItemId> =
-            self.model.messages.iter().filter(|item| likely(item)).map(|item| item.id).collect();
+        let likely: Vec<WorkItemId> = self
+            .model
+            .messages
+            .iter()
+            .filter(|item| likely(item))
+            .map(|item| item.id)
+            .collect();
         let pick = |index: u8| match usize::from(index) {
             index if index < 128 && !likely.is_empty() => likely[index % likely.len()],
-            index => all.get(index % (all.len() + 1)).copied().unwrap_or_else(WorkItemId::new),
+            index => all
+                .get(index % (all.len() + 1))
+                .copied()
+                .unwrap_or_else(WorkItemId::new),
         };
         indexes.iter().map(|&index| pick(index)).collect()
     }
@@ -294,7 +438,14 @@ impl Driver<'_> {
 
     fn named(&mut self, owner: Owner, indexes: &[u8]) -> (OwnerToken, Vec<WorkItemId>) {
         let ids = self.ids(indexes, |item| item.work.owner.is_some());
-        let holder = |id: &WorkItemId| self.model.messages.iter().find(|item| item.id == *id)?.work.owner;
+        let holder = |id: &WorkItemId| {
+            self.model
+                .messages
+                .iter()
+                .find(|item| item.id == *id)?
+                .work
+                .owner
+        };
         let holder = ids.iter().find_map(holder);
         (self.owner(owner, holder), ids)
     }
@@ -358,9 +509,12 @@ impl Driver<'_> {
 
     /// Takes over the work item id that the database has made up.
     async fn learn(&mut self, key: Key) -> Outcome {
-        let Some(item) = self.model.inbox.get_mut(&key) else { return Ok(()) };
+        let Some(item) = self.model.inbox.get_mut(&key) else {
+            return Ok(());
+        };
         if item.work_item.is_none() && matches!(item.stage, Stage::Live | Stage::Dead) {
-            item.work_item = ok(self.room.inbox().get(&id(key)).await)?.and_then(|message| message.work_item_id);
+            item.work_item =
+                ok(self.room.inbox().get(&id(key)).await)?.and_then(|message| message.work_item_id);
             prop_assert!(item.work_item.is_some());
         }
         Ok(())
@@ -371,9 +525,24 @@ impl Driver<'_> {
         let ready = self.model.inbox_ready();
         let claimed = ok(self.room.inbox().claim(owner, HOURS, batch).await)?;
         let keys: Vec<Key> = claimed.iter().map(|message| key_of(&message.id)).collect();
-        prop_assert_eq!(keys.len(), ready.len().min(batch), "claimed {:?} of {:?}", keys, ready);
-        prop_assert!(keys.iter().all(|key| ready.contains(key)), "claimed {:?} of {:?}", keys, ready);
-        prop_assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "claimed twice in one batch");
+        prop_assert_eq!(
+            keys.len(),
+            ready.len().min(batch),
+            "claimed {:?} of {:?}",
+            keys,
+            ready
+        );
+        prop_assert!(
+            keys.iter().all(|key| ready.contains(key)),
+            "claimed {:?} of {:?}",
+            keys,
+            ready
+        );
+        prop_assert_eq!(
+            keys.iter().collect::<BTreeSet<_>>().len(),
+            keys.len(),
+            "claimed twice in one batch"
+        );
         self.model.inbox_claim(owner, &keys);
         for (message, key) in claimed.iter().zip(&keys) {
             same_inbox_message(message, &self.model.inbox[key])?;
@@ -383,7 +552,11 @@ impl Driver<'_> {
 
     async fn inbox_abandon(&mut self, owner: Owner, keys: &Keys, how: Handback) -> Outcome {
         let (owner, keys) = self.inbox_named(owner, keys);
-        let answer = self.room.inbox().abandon(owner, keys.borrow(&keys.bare()), abandon(how)).await;
+        let answer = self
+            .room
+            .inbox()
+            .abandon(owner, keys.borrow(&keys.bare()), abandon(how))
+            .await;
         if how.delay == Delay::Zero {
             return fails(answer, ErrorKind::OutOfRange { param: "delay" });
         }
@@ -394,29 +567,52 @@ impl Driver<'_> {
             if before[key].work.attempts != item.work.attempts {
                 let message = ok(self.room.inbox().get(&id(*key)).await)?.unwrap();
                 check_delay(&message.progress, &item.work, how.delay)?;
-                if let (Some(due), Some(next)) = (message.due_time, message.progress.next_attempt_at) {
+                if let (Some(due), Some(next)) =
+                    (message.due_time, message.progress.next_attempt_at)
+                {
                     prop_assert!(next >= due, "{:?} is ready before it is due", key);
                 }
                 changed.push(item.work_item.unwrap());
             }
         }
-        self.settle_clock("inbox", &changed, how.delay, |_| matches!(how.delay, Delay::Backoff | Delay::Long)).await;
+        self.settle_clock("inbox", &changed, how.delay, |_| {
+            matches!(how.delay, Delay::Backoff | Delay::Long)
+        })
+        .await;
         Ok(())
     }
 
     async fn get_bare(&mut self, bare: u8) -> Outcome {
-        let found: Vec<_> = self.model.inbox.iter().filter(|(key, _)| key.id == bare).collect();
+        let found: Vec<_> = self
+            .model
+            .inbox
+            .iter()
+            .filter(|(key, _)| key.id == bare)
+            .collect();
         let answer = self.room.inbox().get_bare(&format!("m{bare}")).await;
         match found.as_slice() {
-            [] => fails(answer, ErrorKind::NotFound { what: "inbox message" }),
+            [] => fails(
+                answer,
+                ErrorKind::NotFound {
+                    what: "inbox message",
+                },
+            ),
             [(_, item)] => same_inbox_message(&ok(answer)?, item),
-            _ => fails(answer, ErrorKind::Ambiguous { param: "message_id" }),
+            _ => fails(
+                answer,
+                ErrorKind::Ambiguous {
+                    param: "message_id",
+                },
+            ),
         }
     }
 
     fn inbox_named(&mut self, owner: Owner, keys: &Keys) -> (OwnerToken, Named) {
         let named = self.keys(keys);
-        let holder = named.reached.iter().find_map(|key| self.model.inbox.get(key)?.work.owner);
+        let holder = named
+            .reached
+            .iter()
+            .find_map(|key| self.model.inbox.get(key)?.work.owner);
         (self.owner(owner, holder), named)
     }
 
@@ -424,7 +620,11 @@ impl Driver<'_> {
         let work_item = |key: &Key| self.model.inbox.get(key).and_then(|item| item.work_item);
         match keys {
             Keys::WorkItems(keys) => Named {
-                work_items: Some(keys.iter().map(|key| work_item(key).unwrap_or_else(WorkItemId::new)).collect()),
+                work_items: Some(
+                    keys.iter()
+                        .map(|key| work_item(key).unwrap_or_else(WorkItemId::new))
+                        .collect(),
+                ),
                 typed: None,
                 texts: Vec::new(),
                 reached: keys.clone(),
@@ -439,7 +639,10 @@ impl Driver<'_> {
                 work_items: None,
                 typed: None,
                 texts: ids.iter().map(|id| format!("m{id}")).collect(),
-                reached: ids.iter().flat_map(|&id| (0..2).map(move |source| Key { source, id })).collect(),
+                reached: ids
+                    .iter()
+                    .flat_map(|&id| (0..2).map(move |source| Key { source, id }))
+                    .collect(),
             },
         }
     }
@@ -470,7 +673,11 @@ impl Named {
 /// Joins.
 impl Driver<'_> {
     async fn start(&mut self, expected: u8) -> Outcome {
-        let id = ok(self.room.joins().start(&NewJoin::new(expected.into()).grouping_key("group")).await)?;
+        let id = ok(self
+            .room
+            .joins()
+            .start(&NewJoin::new(expected.into()).grouping_key("group"))
+            .await)?;
         self.model.joins.push(JoinItem {
             id,
             expected: expected.into(),
@@ -496,18 +703,31 @@ impl Driver<'_> {
 
     fn member(&self, member: Member) -> MessageId {
         let (index, message) = match member {
-            Member::Message(index) => (index, self.ids(&[index], |item| item.place != Place::Live).pop()),
+            Member::Message(index) => (
+                index,
+                self.ids(&[index], |item| item.place != Place::Live).pop(),
+            ),
             Member::Stranger(index) => (index, None),
         };
-        let known = self.model.messages.iter().find(|item| Some(item.id) == message);
-        known.map_or(self.strangers[usize::from(index) % 3], |item| item.message_id)
+        let known = self
+            .model
+            .messages
+            .iter()
+            .find(|item| Some(item.id) == message);
+        known.map_or(self.strangers[usize::from(index) % 3], |item| {
+            item.message_id
+        })
     }
 
     async fn attach(&mut self, join: u8, member: Member) -> Outcome {
         let message = self.member(member);
         match self.join(join) {
             Ok(index) => {
-                let answer = self.room.joins().attach(self.model.joins[index].id, message).await;
+                let answer = self
+                    .room
+                    .joins()
+                    .attach(self.model.joins[index].id, message)
+                    .await;
                 same(answer, self.model.attach(index, message))
             }
             Err(unknown) => not_found(self.room.joins().attach(unknown, message).await),
@@ -521,9 +741,16 @@ impl Driver<'_> {
             Err(unknown) => (unknown, None),
         };
         let joins = self.room.joins();
-        let answer =
-            if failed { joins.report_failed(id, message).await } else { joins.report_completed(id, message).await };
-        let step = if failed { StepStatus::Failed } else { StepStatus::Completed };
+        let answer = if failed {
+            joins.report_failed(id, message).await
+        } else {
+            joins.report_completed(id, message).await
+        };
+        let step = if failed {
+            StepStatus::Failed
+        } else {
+            StepStatus::Completed
+        };
         match index {
             Some(index) => same(answer, self.model.report(index, message, step)),
             None => not_found(answer),
@@ -537,12 +764,24 @@ impl Driver<'_> {
                 let receipt = ok(self.room.joins().enqueue_wait(&wait).await)?;
                 let payload = serde_json::to_string(&wait).unwrap();
                 let topic = "join.wait".to_owned();
-                let mut item = item(receipt.work_item_id, receipt.message_id, topic, payload, None, Due::No);
+                let mut item = item(
+                    receipt.work_item_id,
+                    receipt.message_id,
+                    topic,
+                    payload,
+                    None,
+                    Due::No,
+                );
                 item.waits_for = Some(index);
                 self.model.enqueue(item, &[]);
                 Ok(())
             }
-            Err(unknown) => not_found(self.room.joins().enqueue_wait(&JoinWait::new(unknown, "next", "{}")).await),
+            Err(unknown) => not_found(
+                self.room
+                    .joins()
+                    .enqueue_wait(&JoinWait::new(unknown, "next", "{}"))
+                    .await,
+            ),
         }
     }
 }
@@ -551,19 +790,38 @@ impl Driver<'_> {
 impl Driver<'_> {
     /// Makes what an abandon has set independent of the clock: what waits waits for hours, and a
     /// microsecond is over.
-    async fn settle_clock(&self, queue: &str, ids: &[WorkItemId], delay: Delay, waits: impl Fn(WorkItemId) -> bool) {
-        let (waiting, ready): (Vec<WorkItemId>, Vec<WorkItemId>) = ids.iter().partition(|id| waits(**id));
+    async fn settle_clock(
+        &self,
+        queue: &str,
+        ids: &[WorkItemId],
+        delay: Delay,
+        waits: impl Fn(WorkItemId) -> bool,
+    ) {
+        let (waiting, ready): (Vec<WorkItemId>, Vec<WorkItemId>) =
+            ids.iter().partition(|id| waits(**id));
         let far = match self.fixture.backend {
             Backend::Sqlite => "(unixepoch() + 14400) * 1000000",
             Backend::Postgres => "now() + interval '4 hours'",
         };
         if !waiting.is_empty() {
-            let backoff = if queue == "inbox" { format!(", backoff_until = {far}") } else { String::new() };
+            let backoff = if queue == "inbox" {
+                format!(", backoff_until = {far}")
+            } else {
+                String::new()
+            };
             let ids = self.literals(&waiting);
-            self.fixture.sql(&format!("UPDATE {{{queue}}} SET next_attempt_at = {far}{backoff} WHERE id IN ({ids})")).await;
+            self.fixture
+                .sql(&format!(
+                    "UPDATE {{{queue}}} SET next_attempt_at = {far}{backoff} WHERE id IN ({ids})"
+                ))
+                .await;
         }
         if delay == Delay::Tiny && !ready.is_empty() {
-            let backoff = if queue == "inbox" { ", backoff_until = created_at" } else { "" };
+            let backoff = if queue == "inbox" {
+                ", backoff_until = created_at"
+            } else {
+                ""
+            };
             let ids = self.literals(&ready);
             self.fixture
                 .sql(&format!(
@@ -628,10 +886,20 @@ impl Driver<'_> {
         }
         for state in [State::Ready, State::InFlight, State::Done, State::Dead] {
             let listed = ok(outbox.list(&List::new(state).limit(1000)).await)?;
-            let mut expected: Vec<WorkItemId> =
-                self.model.messages.iter().filter(|item| item.state() == Some(state)).map(|item| item.id).collect();
+            let mut expected: Vec<WorkItemId> = self
+                .model
+                .messages
+                .iter()
+                .filter(|item| item.state() == Some(state))
+                .map(|item| item.id)
+                .collect();
             expected.sort();
-            prop_assert_eq!(listed.iter().map(|message| message.id).collect::<Vec<_>>(), expected, "{:?}", state);
+            prop_assert_eq!(
+                listed.iter().map(|message| message.id).collect::<Vec<_>>(),
+                expected,
+                "{:?}",
+                state
+            );
         }
         self.compare_inbox().await?;
         self.compare_joins().await
@@ -660,16 +928,31 @@ impl Driver<'_> {
             };
             prop_assert!(!item.gone, "{:?} should be gone", join);
             prop_assert_eq!(
-                (join.expected_steps, join.completed_steps, join.failed_steps, join.status),
+                (
+                    join.expected_steps,
+                    join.completed_steps,
+                    join.failed_steps,
+                    join.status
+                ),
                 (item.expected, item.completed, item.failed, item.status)
             );
             let members = ok(joins.members(item.id, None, 1000).await)?;
-            let members: Vec<_> = members.iter().map(|member| (member.message_id, member.status)).collect();
-            let expected: Vec<_> = item.members.iter().map(|(message, status)| (*message, *status)).collect();
+            let members: Vec<_> = members
+                .iter()
+                .map(|member| (member.message_id, member.status))
+                .collect();
+            let expected: Vec<_> = item
+                .members
+                .iter()
+                .map(|(message, status)| (*message, *status))
+                .collect();
             prop_assert_eq!(members, expected);
         }
         let listed = ok(joins.list("group", None, 1000).await)?.len();
-        prop_assert_eq!(listed, self.model.joins.iter().filter(|join| !join.gone).count());
+        prop_assert_eq!(
+            listed,
+            self.model.joins.iter().filter(|join| !join.gone).count()
+        );
         Ok(())
     }
 }
@@ -677,27 +960,47 @@ impl Driver<'_> {
 fn same_message(message: &OutboxMessage, item: &OutboxItem) -> Outcome {
     prop_assert_eq!(Some(message.state), item.state());
     prop_assert_eq!((message.id, message.message_id), (item.id, item.message_id));
-    prop_assert_eq!((&message.topic, &message.payload), (&item.topic, &item.payload));
+    prop_assert_eq!(
+        (&message.topic, &message.payload),
+        (&item.topic, &item.payload)
+    );
     prop_assert_eq!(&message.correlation_id, &item.correlation_id);
     prop_assert_eq!(message.due_time.is_some(), item.work.due != Due::No);
     let settled = matches!(item.place, Place::Done | Place::Dead);
-    same_progress(&message.progress, &item.work, item.place == Place::Live, settled)
+    same_progress(
+        &message.progress,
+        &item.work,
+        item.place == Place::Live,
+        settled,
+    )
 }
 
 fn same_inbox_message(message: &InboxMessage, item: &InboxItem) -> Outcome {
     prop_assert_eq!(message.state, item.state());
     prop_assert_eq!(message.work_item_id, item.work_item);
-    prop_assert_eq!((&message.topic, &message.payload), (&item.content, &item.content));
+    prop_assert_eq!(
+        (&message.topic, &message.payload),
+        (&item.content, &item.content)
+    );
     prop_assert_eq!(&message.hash, &item.hash);
     prop_assert_eq!(message.due_time.is_some(), item.work.due != Due::No);
     prop_assert!(message.last_seen >= message.first_seen || item.seen_long_ago);
     let settled = matches!(item.stage, Stage::Done | Stage::Dead) && item.archived;
-    same_progress(&message.progress, &item.work, item.stage == Stage::Live, settled)
+    same_progress(
+        &message.progress,
+        &item.work,
+        item.stage == Stage::Live,
+        settled,
+    )
 }
 
 fn same_progress(progress: &Progress, work: &Work, live: bool, settled: bool) -> Outcome {
     prop_assert_eq!(
-        (progress.attempt_count, progress.deferral_count, progress.delivery_count),
+        (
+            progress.attempt_count,
+            progress.deferral_count,
+            progress.delivery_count
+        ),
         (work.attempts, work.deferrals, work.deliveries),
         "attempts, deferrals, deliveries"
     );
@@ -706,10 +1009,17 @@ fn same_progress(progress: &Progress, work: &Work, live: bool, settled: bool) ->
     prop_assert_eq!(&progress.last_error, &work.error);
     prop_assert_eq!(progress.last_attempt_at.is_some(), work.abandoned);
     prop_assert_eq!(progress.processed_at.is_some(), settled);
-    prop_assert_eq!(progress.processed_by.as_deref(), settled.then_some("tester"));
+    prop_assert_eq!(
+        progress.processed_by.as_deref(),
+        settled.then_some("tester")
+    );
     let soon = SystemTime::now() + HOURS / 4;
     let waits = progress.next_attempt_at.map(|next| next > soon);
-    prop_assert_eq!(waits, live.then(|| work.waits()), "whether it waits for a time");
+    prop_assert_eq!(
+        waits,
+        live.then(|| work.waits()),
+        "whether it waits for a time"
+    );
     Ok(())
 }
 
@@ -718,9 +1028,15 @@ fn check_delay(progress: &Progress, work: &Work, delay: Delay) -> Outcome {
     if work.due == Due::Future {
         return Ok(());
     }
-    let waits = progress.next_attempt_at.unwrap().duration_since(progress.last_attempt_at.unwrap()).unwrap();
+    let waits = progress
+        .next_attempt_at
+        .unwrap()
+        .duration_since(progress.last_attempt_at.unwrap())
+        .unwrap();
     let expected = match delay {
-        Delay::Backoff => Duration::from_secs(1 << work.attempts.min(10)).min(Duration::from_secs(60)),
+        Delay::Backoff => {
+            Duration::from_secs(1 << work.attempts.min(10)).min(Duration::from_secs(60))
+        }
         Delay::Long => HOURS,
         Delay::Zero => Duration::ZERO,
         Delay::Tiny => Duration::from_micros(1),
@@ -760,7 +1076,11 @@ fn abandon(how: Handback) -> Abandon {
     if how.error {
         abandon = abandon.error("abandoned");
     }
-    if how.deferred { abandon.deferred() } else { abandon }
+    if how.deferred {
+        abandon.deferred()
+    } else {
+        abandon
+    }
 }
 
 fn due_at(due: Due) -> Option<SystemTime> {
@@ -783,7 +1103,10 @@ fn id(key: Key) -> InboxMessageId {
 }
 
 fn key_of(id: &InboxMessageId) -> Key {
-    Key { source: id.source[1..].parse().unwrap(), id: id.message_id[1..].parse().unwrap() }
+    Key {
+        source: id.source[1..].parse().unwrap(),
+        id: id.message_id[1..].parse().unwrap(),
+    }
 }
 
 fn ok<T>(answer: Result<T, Error>) -> Result<T, TestCaseError> {

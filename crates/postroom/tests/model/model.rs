@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use postroom::{
-    Arrival, Attached, Counts, InboxCounts, InboxState, JoinId, JoinStatus, MessageId, OwnerToken, Reported, State,
-    StepStatus, WorkItemId,
+    Arrival, Attached, Counts, InboxCounts, InboxState, JoinId, JoinStatus, MessageId, OwnerToken,
+    Reported, State, StepStatus, WorkItemId,
 };
 
 use crate::op::{Delay, Due, Handback, Key, Mark};
@@ -234,7 +234,11 @@ impl JoinItem {
                 _ => self.failed += 1,
             }
             if self.completed + self.failed == self.expected {
-                self.status = if self.failed > 0 { JoinStatus::Failed } else { JoinStatus::Completed };
+                self.status = if self.failed > 0 {
+                    JoinStatus::Failed
+                } else {
+                    JoinStatus::Completed
+                };
             }
         }
         true
@@ -245,18 +249,30 @@ impl JoinItem {
 impl Model {
     pub(crate) fn enqueue(&mut self, item: OutboxItem, joins: &[usize]) {
         for &join in joins {
-            self.joins[join].members.entry(item.message_id).or_insert(StepStatus::Pending);
+            self.joins[join]
+                .members
+                .entry(item.message_id)
+                .or_insert(StepStatus::Pending);
         }
         self.messages.push(item);
     }
 
     pub(crate) fn ready(&self) -> Vec<WorkItemId> {
-        let live = self.messages.iter().filter(|item| item.place == Place::Live);
-        live.filter(|item| item.work.is_ready()).map(|item| item.id).collect()
+        let live = self
+            .messages
+            .iter()
+            .filter(|item| item.place == Place::Live);
+        live.filter(|item| item.work.is_ready())
+            .map(|item| item.id)
+            .collect()
     }
 
     pub(crate) fn claim(&mut self, owner: OwnerToken, ids: &[WorkItemId]) {
-        for item in self.messages.iter_mut().filter(|item| ids.contains(&item.id)) {
+        for item in self
+            .messages
+            .iter_mut()
+            .filter(|item| ids.contains(&item.id))
+        {
             item.work.claim(owner);
         }
     }
@@ -266,11 +282,16 @@ impl Model {
         let owned = |item: &OutboxItem| {
             item.place == Place::Live && item.work.is_owned_by(owner) && ids.contains(&item.id)
         };
-        (0..self.messages.len()).filter(|&index| owned(&self.messages[index])).collect()
+        (0..self.messages.len())
+            .filter(|&index| owned(&self.messages[index]))
+            .collect()
     }
 
     fn ids(&self, indexes: &[usize]) -> Vec<WorkItemId> {
-        indexes.iter().map(|&index| self.messages[index].id).collect()
+        indexes
+            .iter()
+            .map(|&index| self.messages[index].id)
+            .collect()
     }
 
     pub(crate) fn ack(&mut self, owner: OwnerToken, ids: &[WorkItemId]) -> Vec<WorkItemId> {
@@ -285,7 +306,12 @@ impl Model {
         self.ids(&owned)
     }
 
-    pub(crate) fn fail(&mut self, owner: OwnerToken, ids: &[WorkItemId], error: bool) -> Vec<WorkItemId> {
+    pub(crate) fn fail(
+        &mut self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+        error: bool,
+    ) -> Vec<WorkItemId> {
         let owned = self.owned(owner, ids);
         for &index in &owned {
             let item = &mut self.messages[index];
@@ -297,10 +323,17 @@ impl Model {
         self.ids(&owned)
     }
 
-    pub(crate) fn abandon(&mut self, owner: OwnerToken, ids: &[WorkItemId], how: Handback) -> Vec<WorkItemId> {
+    pub(crate) fn abandon(
+        &mut self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+        how: Handback,
+    ) -> Vec<WorkItemId> {
         let owned = self.owned(owner, ids);
         for &index in &owned {
-            let at_once = self.messages[index].waits_for.is_some_and(|join| self.has_finished(join));
+            let at_once = self.messages[index]
+                .waits_for
+                .is_some_and(|join| self.has_finished(join));
             self.messages[index].work.abandon(how, at_once);
         }
         self.ids(&owned)
@@ -313,12 +346,21 @@ impl Model {
     }
 
     pub(crate) fn reap(&mut self) -> u64 {
-        reap(self.messages.iter_mut().filter(|item| item.place == Place::Live).map(|item| &mut item.work))
+        reap(
+            self.messages
+                .iter_mut()
+                .filter(|item| item.place == Place::Live)
+                .map(|item| &mut item.work),
+        )
     }
 
     pub(crate) fn replay(&mut self, ids: &[WorkItemId]) -> Vec<WorkItemId> {
         let mut replayed = Vec::new();
-        for item in self.messages.iter_mut().filter(|item| item.place == Place::Dead && ids.contains(&item.id)) {
+        for item in self
+            .messages
+            .iter_mut()
+            .filter(|item| item.place == Place::Dead && ids.contains(&item.id))
+        {
             item.place = Place::Live;
             item.work.fresh_budget();
             replayed.push(item.id);
@@ -336,10 +378,19 @@ impl Model {
         self.remove(Place::Done, StepStatus::Completed, limit, doomed)
     }
 
-    fn remove(&mut self, place: Place, step: StepStatus, limit: usize, doomed: impl Fn(&OutboxItem) -> bool) -> u64 {
+    fn remove(
+        &mut self,
+        place: Place,
+        step: StepStatus,
+        limit: usize,
+        doomed: impl Fn(&OutboxItem) -> bool,
+    ) -> u64 {
         let mut removed = 0;
         for index in 0..self.messages.len() {
-            if removed < limit && self.messages[index].place == place && doomed(&self.messages[index]) {
+            if removed < limit
+                && self.messages[index].place == place
+                && doomed(&self.messages[index])
+            {
                 self.messages[index].place = Place::Gone;
                 self.count_everywhere(index, step);
                 removed += 1;
@@ -349,7 +400,12 @@ impl Model {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let count = |state| self.messages.iter().filter(|item| item.state() == Some(state)).count() as u64;
+        let count = |state| {
+            self.messages
+                .iter()
+                .filter(|item| item.state() == Some(state))
+                .count() as u64
+        };
         Counts {
             ready: count(State::Ready),
             in_flight: count(State::InFlight),
@@ -382,13 +438,20 @@ impl Model {
     }
 
     fn wake(&mut self, join: usize) {
-        for item in self.messages.iter_mut().filter(|item| item.waits_for == Some(join)) {
+        for item in self
+            .messages
+            .iter_mut()
+            .filter(|item| item.waits_for == Some(join))
+        {
             item.work.backoff = false;
         }
     }
 
     pub(crate) fn attach(&mut self, join: usize, message: MessageId) -> Attached {
-        self.joins[join].members.entry(message).or_insert(StepStatus::Pending);
+        self.joins[join]
+            .members
+            .entry(message)
+            .or_insert(StepStatus::Pending);
         match self.place_of(message) {
             Place::Live => Attached::Pending,
             Place::Done => Attached::MessageAlreadyDone,
@@ -399,7 +462,10 @@ impl Model {
 
     fn place_of(&self, message: MessageId) -> Place {
         let place = |item: &&OutboxItem| item.message_id == message && item.place != Place::Gone;
-        self.messages.iter().find(place).map_or(Place::Gone, |item| item.place)
+        self.messages
+            .iter()
+            .find(place)
+            .map_or(Place::Gone, |item| item.place)
     }
 
     pub(crate) fn report(&mut self, join: usize, message: MessageId, step: StepStatus) -> Reported {
@@ -417,7 +483,10 @@ impl Model {
     pub(crate) fn reconcile(&mut self, join: usize) -> u64 {
         let members: Vec<MessageId> = self.joins[join].members.keys().copied().collect();
         let mut counted = 0;
-        for (place, step) in [(Place::Done, StepStatus::Completed), (Place::Dead, StepStatus::Failed)] {
+        for (place, step) in [
+            (Place::Done, StepStatus::Completed),
+            (Place::Dead, StepStatus::Failed),
+        ] {
             for &message in &members {
                 if self.place_of(message) == place && self.count(join, message, step) {
                     counted += 1;
@@ -451,16 +520,31 @@ impl Model {
 impl Model {
     /// Whether it was processed before, and whether the hash differs from the first one.
     pub(crate) fn check(&mut self, key: Key, hash: Option<Vec<u8>>) -> (bool, bool) {
-        let item = self.inbox.entry(key).or_insert_with(|| InboxItem::seen(hash.clone()));
+        let item = self
+            .inbox
+            .entry(key)
+            .or_insert_with(|| InboxItem::seen(hash.clone()));
         item.seen_long_ago = false;
         if item.hash.is_none() {
             item.hash.clone_from(&hash);
         }
-        (item.stage == Stage::Done, hash.is_some() && item.hash != hash)
+        (
+            item.stage == Stage::Done,
+            hash.is_some() && item.hash != hash,
+        )
     }
 
-    pub(crate) fn receive(&mut self, key: Key, hash: Option<Vec<u8>>, due: Due, content: String) -> (Arrival, bool) {
-        let item = self.inbox.entry(key).or_insert_with(|| InboxItem::seen(hash.clone()));
+    pub(crate) fn receive(
+        &mut self,
+        key: Key,
+        hash: Option<Vec<u8>>,
+        due: Due,
+        content: String,
+    ) -> (Arrival, bool) {
+        let item = self
+            .inbox
+            .entry(key)
+            .or_insert_with(|| InboxItem::seen(hash.clone()));
         item.seen_long_ago = false;
         let differs = hash.is_some() && item.hash.is_some() && item.hash != hash;
         let arrival = match item.stage {
@@ -482,7 +566,9 @@ impl Model {
     }
 
     pub(crate) fn mark(&mut self, key: Key, mark: Mark) -> bool {
-        let Some(item) = self.inbox.get_mut(&key) else { return false };
+        let Some(item) = self.inbox.get_mut(&key) else {
+            return false;
+        };
         let queued = matches!(item.stage, Stage::Live | Stage::Dead);
         match (mark, item.stage) {
             (_, Stage::Done) | (Mark::Dead, Stage::Dead) => false,
@@ -505,8 +591,13 @@ impl Model {
     }
 
     pub(crate) fn inbox_ready(&self) -> Vec<Key> {
-        let live = self.inbox.iter().filter(|(_, item)| item.stage == Stage::Live);
-        live.filter(|(_, item)| item.work.is_ready()).map(|(key, _)| *key).collect()
+        let live = self
+            .inbox
+            .iter()
+            .filter(|(_, item)| item.stage == Stage::Live);
+        live.filter(|(_, item)| item.work.is_ready())
+            .map(|(key, _)| *key)
+            .collect()
     }
 
     pub(crate) fn inbox_claim(&mut self, owner: OwnerToken, keys: &[Key]) {
@@ -533,7 +624,12 @@ impl Model {
         })
     }
 
-    fn inbox_settle(&mut self, owner: OwnerToken, keys: &[Key], settle: impl Fn(&mut InboxItem)) -> usize {
+    fn inbox_settle(
+        &mut self,
+        owner: OwnerToken,
+        keys: &[Key],
+        settle: impl Fn(&mut InboxItem),
+    ) -> usize {
         let owned = self.inbox_owned(owner, keys);
         let count = owned.len();
         for item in owned {
@@ -543,23 +639,41 @@ impl Model {
         count
     }
 
-    pub(crate) fn inbox_abandon(&mut self, owner: OwnerToken, keys: &[Key], how: Handback) -> usize {
+    pub(crate) fn inbox_abandon(
+        &mut self,
+        owner: OwnerToken,
+        keys: &[Key],
+        how: Handback,
+    ) -> usize {
         let owned = self.inbox_owned(owner, keys);
         let count = owned.len();
-        owned.into_iter().for_each(|item| item.work.abandon(how, false));
+        owned
+            .into_iter()
+            .for_each(|item| item.work.abandon(how, false));
         count
     }
 
     pub(crate) fn inbox_renew(&mut self, owner: OwnerToken, keys: &[Key]) -> usize {
-        self.inbox_owned(owner, keys).iter().filter(|item| item.work.lease == Lease::Held).count()
+        self.inbox_owned(owner, keys)
+            .iter()
+            .filter(|item| item.work.lease == Lease::Held)
+            .count()
     }
 
     pub(crate) fn inbox_reap(&mut self) -> u64 {
-        reap(self.inbox.values_mut().filter(|item| item.stage == Stage::Live).map(|item| &mut item.work))
+        reap(
+            self.inbox
+                .values_mut()
+                .filter(|item| item.stage == Stage::Live)
+                .map(|item| &mut item.work),
+        )
     }
 
     pub(crate) fn revive(&mut self, keys: &[Key]) -> usize {
-        let dead = self.inbox.iter_mut().filter(|(key, item)| item.stage == Stage::Dead && keys.contains(key));
+        let dead = self
+            .inbox
+            .iter_mut()
+            .filter(|(key, item)| item.stage == Stage::Dead && keys.contains(key));
         let mut revived = 0;
         for (_, item) in dead {
             item.archived = false;
@@ -577,21 +691,32 @@ impl Model {
 
     pub(crate) fn inbox_purge(&mut self, doomed: impl Fn(&Key, &InboxItem) -> bool) -> u64 {
         let before = self.inbox.len();
-        self.inbox.retain(|key, item| item.stage != Stage::Dead || !doomed(key, item));
+        self.inbox
+            .retain(|key, item| item.stage != Stage::Dead || !doomed(key, item));
         (before - self.inbox.len()) as u64
     }
 
     pub(crate) fn inbox_cleanup(&mut self) -> u64 {
         let before = self.inbox.len();
-        for item in self.inbox.values_mut().filter(|item| item.stage == Stage::Done && item.aged) {
+        for item in self
+            .inbox
+            .values_mut()
+            .filter(|item| item.stage == Stage::Done && item.aged)
+        {
             item.forget_content();
         }
-        self.inbox.retain(|_, item| item.stage != Stage::Done || !item.seen_long_ago);
+        self.inbox
+            .retain(|_, item| item.stage != Stage::Done || !item.seen_long_ago);
         (before - self.inbox.len()) as u64
     }
 
     pub(crate) fn inbox_counts(&self) -> InboxCounts {
-        let count = |state| self.inbox.values().filter(|item| item.state() == state).count() as u64;
+        let count = |state| {
+            self.inbox
+                .values()
+                .filter(|item| item.state() == state)
+                .count() as u64
+        };
         InboxCounts {
             seen: count(InboxState::Seen),
             processing: count(InboxState::Processing),
@@ -618,14 +743,22 @@ impl Model {
     }
 
     pub(crate) fn age(&mut self) {
-        for item in self.messages.iter_mut().filter(|item| item.place != Place::Live) {
+        for item in self
+            .messages
+            .iter_mut()
+            .filter(|item| item.place != Place::Live)
+        {
             item.aged = true;
         }
         for item in self.inbox.values_mut() {
             item.seen_long_ago = true;
             item.aged = matches!(item.stage, Stage::Done | Stage::Dead);
         }
-        for join in self.joins.iter_mut().filter(|join| join.status != JoinStatus::Pending) {
+        for join in self
+            .joins
+            .iter_mut()
+            .filter(|join| join.status != JoinStatus::Pending)
+        {
             join.aged = true;
         }
     }

@@ -221,11 +221,13 @@ fn new() -> impl Strategy<Value = New> {
         2 => any::<u8>().prop_map(Id::Stranger),
     ];
     let joins = prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(any::<u8>(), 1..4)];
-    (due(), any::<Option<bool>>(), id, joins).prop_map(|(due, correlation, message_id, joins)| New {
-        due,
-        correlation,
-        message_id,
-        joins,
+    (due(), any::<Option<bool>>(), id, joins).prop_map(|(due, correlation, message_id, joins)| {
+        New {
+            due,
+            correlation,
+            message_id,
+            joins,
+        }
     })
 }
 
@@ -248,7 +250,11 @@ fn handback() -> impl Strategy<Value = Handback> {
         1 => Just(Delay::Zero),
         1 => Just(Delay::Tiny),
     ];
-    (delay, any::<bool>(), any::<bool>()).prop_map(|(delay, error, deferred)| Handback { delay, error, deferred })
+    (delay, any::<bool>(), any::<bool>()).prop_map(|(delay, error, deferred)| Handback {
+        delay,
+        error,
+        deferred,
+    })
 }
 
 fn age() -> impl Strategy<Value = Age> {

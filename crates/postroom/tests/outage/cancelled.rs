@@ -56,16 +56,36 @@ async fn settles_whole(scene: &Scene, name: &str, polls: u32) {
                 let message = scene.room.outbox().get(*id).await.unwrap();
                 states.push(message.map(|message| {
                     let progress = message.progress;
-                    (message.state, progress.owner_token, progress.attempt_count, progress.delivery_count)
+                    (
+                        message.state,
+                        progress.owner_token,
+                        progress.attempt_count,
+                        progress.delivery_count,
+                    )
                 }));
             }
             let join = scene.room.joins().get(scene.join).await.unwrap().unwrap();
-            let members = scene.room.joins().members(scene.join, None, 100).await.unwrap();
-            let count = |status| members.iter().filter(|member| member.status == status).count();
+            let members = scene
+                .room
+                .joins()
+                .members(scene.join, None, 100)
+                .await
+                .unwrap();
+            let count = |status| {
+                members
+                    .iter()
+                    .filter(|member| member.status == status)
+                    .count()
+            };
             let counted = (count(StepStatus::Completed), count(StepStatus::Failed));
             let uniform = states.windows(2).all(|pair| pair[0] == pair[1]);
             let steps = (join.completed_steps as usize, join.failed_steps as usize);
-            let attached = members.len() == if states[0].is_some() { 3 } else { members.len() };
+            let attached = members.len()
+                == if states[0].is_some() {
+                    3
+                } else {
+                    members.len()
+                };
             if uniform && attached && counted == steps {
                 return;
             }

@@ -14,7 +14,6 @@ use crate::every::{LEASE, Scene, operations};
 /// No operation may take longer, whatever the server does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Shows OBX-099, IBX-104.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work() {
     let server = Server::start(Durability::On).unwrap();
@@ -25,16 +24,22 @@ async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work() {
     }
     server.crash().unwrap();
     for (scene, operation) in &scenes {
-        let error = patiently((operation.run)(scene.clone())).await.expect_err(operation.name);
+        let error = patiently((operation.run)(scene.clone()))
+            .await
+            .expect_err(operation.name);
         assert!(error.is_transient(), "{}: {error}", operation.name);
     }
-    let error = patiently(Options::new(server.url()).connect()).await.unwrap_err();
+    let error = patiently(Options::new(server.url()).connect())
+        .await
+        .unwrap_err();
     assert!(error.is_transient(), "connect: {error}");
 
     server.restart().unwrap();
     eventually(|| async { room.outbox().counts().await.ok() }).await;
     for (scene, operation) in scenes {
-        patiently((operation.run)(scene)).await.unwrap_or_else(|error| panic!("{}: {error}", operation.name));
+        patiently((operation.run)(scene))
+            .await
+            .unwrap_or_else(|error| panic!("{}: {error}", operation.name));
     }
 }
 
@@ -60,10 +65,12 @@ async fn what_was_answered_before_a_crash_is_true_after_it() {
     }
     for _ in 0..2 {
         let before = told.acked.lock().unwrap().len();
-        eventually(|| async { (told.acked.lock().unwrap().len() > before + 50).then_some(()) }).await;
+        eventually(|| async { (told.acked.lock().unwrap().len() > before + 50).then_some(()) })
+            .await;
         let errors = told.errors.load(Ordering::Relaxed);
         server.crash().unwrap();
-        eventually(|| async { (told.errors.load(Ordering::Relaxed) > errors + 8).then_some(()) }).await;
+        eventually(|| async { (told.errors.load(Ordering::Relaxed) > errors + 8).then_some(()) })
+            .await;
         server.restart().unwrap();
     }
     let before = told.acked.lock().unwrap().len();
@@ -72,7 +79,10 @@ async fn what_was_answered_before_a_crash_is_true_after_it() {
     clients.join_all().await;
 
     let outbox = room.outbox();
-    let (enqueued, acked) = (told.enqueued.lock().unwrap().clone(), told.acked.lock().unwrap().clone());
+    let (enqueued, acked) = (
+        told.enqueued.lock().unwrap().clone(),
+        told.acked.lock().unwrap().clone(),
+    );
     for id in &enqueued {
         let message = outbox.get(*id).await.unwrap();
         assert!(message.is_some(), "{id} was enqueued and is lost");
@@ -123,9 +133,17 @@ async fn pause_after(told: &Told, error: &Error) {
 }
 
 async fn patiently<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("it must not hang")
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .expect("it must not hang")
 }
 
 async fn open(server: &Server) -> Postroom {
-    Options::new(server.url()).schema("outage").connections(4).deploy(true).connect().await.unwrap()
+    Options::new(server.url())
+        .schema("outage")
+        .connections(4)
+        .deploy(true)
+        .connect()
+        .await
+        .unwrap()
 }

@@ -13,7 +13,9 @@ const FOLDER: &str = "POSTROOM_LOCK_FOLDER";
 /// What a child process runs: it holds the write lock until it is told to let go.
 #[test]
 fn child_holds_the_lock() {
-    let (Ok(file), Ok(folder)) = (std::env::var(LOCK), std::env::var(FOLDER)) else { return };
+    let (Ok(file), Ok(folder)) = (std::env::var(LOCK), std::env::var(FOLDER)) else {
+        return;
+    };
     let connection = rusqlite::Connection::open(file).unwrap();
     connection.busy_timeout(Duration::from_secs(30)).unwrap();
     connection.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -24,7 +26,6 @@ fn child_holds_the_lock() {
     connection.execute_batch("COMMIT").unwrap();
 }
 
-/// Shows OBX-099.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_for_another_process_that_holds_the_lock() {
     let fixture = Fixture::new(Backend::Sqlite).await;
@@ -46,7 +47,11 @@ async fn waits_for_another_process_that_holds_the_lock() {
     }
     // Reading goes on; writing waits.
     assert_eq!(outbox.counts().await.unwrap().ready, 0);
-    assert!(tokio::time::timeout(Duration::from_millis(300), writes.join_next()).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(300), writes.join_next())
+            .await
+            .is_err()
+    );
     std::fs::write(folder.path().join("release"), "").unwrap();
     for result in writes.join_all().await {
         result.unwrap();
@@ -88,32 +93,57 @@ async fn a_full_disk_is_an_error_and_leaves_nothing_half_done() {
                 }
             }
         }
-        assert_eq!(outbox.counts().await.unwrap().ready, kept, "what was answered, and no more");
+        assert_eq!(
+            outbox.counts().await.unwrap().ready,
+            kept,
+            "what was answered, and no more"
+        );
         assert!(kept < 1_000, "the disk never fills up");
     }
 
     std::fs::remove_file(disk.path().join("ballast")).unwrap();
-    outbox.enqueue_many(&[Message::new("small", ""), Message::new("large", payload)]).await.unwrap();
+    outbox
+        .enqueue_many(&[Message::new("small", ""), Message::new("large", payload)])
+        .await
+        .unwrap();
     assert_eq!(outbox.counts().await.unwrap().ready, kept + 2);
 }
 
-/// Shows OBX-097.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_disk_is_an_error_until_it_is_writable_again() {
     let Some(disk) = Disk::mount() else { return };
-    let mut before = Options::new(disk.url()).deploy(true).connect().await.unwrap();
-    before.outbox().enqueue(&Message::new("a", "b")).await.unwrap();
+    let mut before = Options::new(disk.url())
+        .deploy(true)
+        .connect()
+        .await
+        .unwrap();
+    before
+        .outbox()
+        .enqueue(&Message::new("a", "b"))
+        .await
+        .unwrap();
     // A disk cannot become read-only while a file on it is open for writing.
     drop(before);
     eventually(|| async { disk.remount("ro").then_some(()) }).await;
     let refused = Options::new(disk.url()).connect().await;
     if let Ok(room) = refused {
-        let error = room.outbox().enqueue(&Message::new("a", "b")).await.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Database | ErrorKind::Transient), "{error}");
+        let error = room
+            .outbox()
+            .enqueue(&Message::new("a", "b"))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error.kind(), ErrorKind::Database | ErrorKind::Transient),
+            "{error}"
+        );
     }
     assert!(disk.remount("rw"));
     before = disk.open().await;
-    before.outbox().enqueue(&Message::new("a", "b")).await.unwrap();
+    before
+        .outbox()
+        .enqueue(&Message::new("a", "b"))
+        .await
+        .unwrap();
     assert_eq!(before.outbox().counts().await.unwrap().ready, 2);
 }
 
@@ -139,7 +169,11 @@ impl Disk {
 
     fn remount(&self, how: &str) -> bool {
         let option = format!("remount,{how}");
-        let status = Command::new("mount").args(["-o", &option]).arg(self.path()).stderr(Stdio::null()).status();
+        let status = Command::new("mount")
+            .args(["-o", &option])
+            .arg(self.path())
+            .stderr(Stdio::null())
+            .status();
         status.is_ok_and(|status| status.success())
     }
 
@@ -152,7 +186,11 @@ impl Disk {
     }
 
     async fn open(&self) -> Postroom {
-        Options::new(self.url()).deploy(true).connect().await.unwrap()
+        Options::new(self.url())
+            .deploy(true)
+            .connect()
+            .await
+            .unwrap()
     }
 }
 

@@ -91,16 +91,39 @@ const INBOX_RETURNED: &str = "q.id, q.source, q.message_id, q.topic, q.payload, 
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let outbox = queue == Queue::Outbox;
-    let columns = if outbox { OUTBOX_COLUMNS } else { INBOX_COLUMNS };
-    let returned = if outbox { OUTBOX_RETURNED } else { INBOX_RETURNED };
-    let only_outbox = |text: &str| if outbox { text.to_owned() } else { String::new() };
-    let only_inbox = |text: &str| if outbox { String::new() } else { text.to_owned() };
+    let columns = if outbox {
+        OUTBOX_COLUMNS
+    } else {
+        INBOX_COLUMNS
+    };
+    let returned = if outbox {
+        OUTBOX_RETURNED
+    } else {
+        INBOX_RETURNED
+    };
+    let only_outbox = |text: &str| {
+        if outbox {
+            text.to_owned()
+        } else {
+            String::new()
+        }
+    };
+    let only_inbox = |text: &str| {
+        if outbox {
+            String::new()
+        } else {
+            text.to_owned()
+        }
+    };
     let ids = |number: u8| match by {
         By::WorkItem => format!("${number}::uuid[]"),
         By::Key => format!("{{inbox+_ids}}(${number}::text::jsonb)"),
     };
     vec![
-        ("{shown}", format!("{returned}, q.processed_at, q.processed_by, q.status")),
+        (
+            "{shown}",
+            format!("{returned}, q.processed_at, q.processed_by, q.status"),
+        ),
         ("{returned}", returned.to_owned()),
         // A lateral join with a limit is always a probe of the key, whatever the planner thinks.
         (
@@ -110,12 +133,24 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                  WHERE s.message_id = q.message_id AND s.source = q.source LIMIT 1) AS seen ON true",
             ),
         ),
-        ("{columns_with_error}", columns.replace("last_error", "coalesce(error, last_error)")),
-        ("{columns_excluded}", format!("excluded.{}", columns.replace(", ", ", excluded."))),
-        ("{columns_fresh}", columns.replace("attempt_count, deferral_count", "0, 0")),
+        (
+            "{columns_with_error}",
+            columns.replace("last_error", "coalesce(error, last_error)"),
+        ),
+        (
+            "{columns_excluded}",
+            format!("excluded.{}", columns.replace(", ", ", excluded.")),
+        ),
+        (
+            "{columns_fresh}",
+            columns.replace("attempt_count, deferral_count", "0, 0"),
+        ),
         ("{columns}", columns.to_owned()),
         ("{inbox_columns}", INBOX_COLUMNS.to_owned()),
-        ("{message_id_type}", if outbox { "uuid" } else { "text" }.to_owned()),
+        (
+            "{message_id_type}",
+            if outbox { "uuid" } else { "text" }.to_owned(),
+        ),
         (
             "{seen_rows}",
             only_inbox(
@@ -143,9 +178,18 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             "{count_completed}",
             only_outbox("RETURN QUERY SELECT * FROM {join+_count}(NULL, v_messages, 1::smallint);"),
         ),
-        ("{count_failed}", only_outbox("RETURN QUERY SELECT * FROM {join+_count}(NULL, v_messages, 2::smallint);")),
-        ("{count_purged}", only_outbox("PERFORM {join+_count}(NULL, v_messages, 2::smallint);")),
-        ("{reconcile_messages}", only_outbox("PERFORM {join+_count}(NULL, v_messages, 1::smallint);")),
+        (
+            "{count_failed}",
+            only_outbox("RETURN QUERY SELECT * FROM {join+_count}(NULL, v_messages, 2::smallint);"),
+        ),
+        (
+            "{count_purged}",
+            only_outbox("PERFORM {join+_count}(NULL, v_messages, 2::smallint);"),
+        ),
+        (
+            "{reconcile_messages}",
+            only_outbox("PERFORM {join+_count}(NULL, v_messages, 1::smallint);"),
+        ),
         (
             "{reconcile_partition}",
             only_outbox(

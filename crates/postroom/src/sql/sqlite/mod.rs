@@ -71,10 +71,24 @@ const INBOX_RETURNED: &str = "id, source, message_id, topic, payload, headers, c
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let outbox = queue == Queue::Outbox;
-    let columns = if outbox { OUTBOX_COLUMNS } else { INBOX_COLUMNS };
-    let returned = if outbox { OUTBOX_RETURNED } else { INBOX_RETURNED };
+    let columns = if outbox {
+        OUTBOX_COLUMNS
+    } else {
+        INBOX_COLUMNS
+    };
+    let returned = if outbox {
+        OUTBOX_RETURNED
+    } else {
+        INBOX_RETURNED
+    };
     let only_outbox = |text: String| if outbox { text } else { String::new() };
-    let only_inbox = |text: &str| if outbox { String::new() } else { text.to_owned() };
+    let only_inbox = |text: &str| {
+        if outbox {
+            String::new()
+        } else {
+            text.to_owned()
+        }
+    };
     let count_steps = |step: &str, settled: &str, in_join: &str| {
         include_str!("count_steps.sql")
             .replace("{step}", step)
@@ -84,7 +98,9 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let held = "(SELECT message_id FROM {queue} WHERE owner_token = ?1 AND id IN {ids})";
     let chosen = "(SELECT message_id FROM temp.postroom_chosen)";
     let settled_as = |state: &str| {
-        format!("(SELECT m.message_id FROM {{join_member}} AS m WHERE m.join_id = ?1 AND {{message_state}} = {state})")
+        format!(
+            "(SELECT m.message_id FROM {{join_member}} AS m WHERE m.join_id = ?1 AND {{message_state}} = {state})"
+        )
     };
     let in_join = "AND join_id = ?1";
     let ids = |number: u8| match by {

@@ -1,0 +1,209 @@
+//! How messages lie on the disk, where that decides how fast the queue is: claims that touch no index,
+//! claims that never scan the table, an archive by day, and commits that callers share.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use postroom::{Message, Options, OwnerToken, Postroom};
+use testkit::{Backend, Fixture, eventually};
+
+const LEASE: Duration = Duration::from_secs(3600);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_of_fresh_messages_touches_no_index_of_postgres() {
+    let fixture = Fixture::new(Backend::Postgres).await;
+    let room = fixture.again().await;
+    enqueue(&room, 500).await;
+    assert_eq!(claim_all(&room, 50).await, 500);
+    // A server process counts its work in when it ends.
+    drop(room);
+    let updates = eventually(|| async {
+        let updates = statistic(&fixture, "n_tup_upd").await;
+        (updates >= 500).then_some(updates)
+    })
+    .await;
+    assert_eq!(updates, 500);
+    assert_eq!(statistic(&fixture, "n_tup_hot_upd").await, 500);
+}
+
+/// Shows OBX-119.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty() {
+    let fixture = Fixture::new(Backend::Postgres).await;
+    let room = one_connection(&fixture).await;
+    for _ in 0..10 {
+        assert_eq!(
+            room.outbox()
+                .claim(OwnerToken::new(), LEASE, 50)
+                .await
+                .unwrap()
+                .len(),
+            0
+        );
+    }
+    enqueue(&room, 5_000).await;
+    assert_eq!(claim_all(&room, 50).await, 5_000);
+    drop(room);
+    eventually(|| async { (statistic(&fixture, "idx_scan").await >= 100).then_some(()) }).await;
+    let scans = statistic(&fixture, "seq_scan").await;
+    assert!(scans < 5, "the table was scanned {scans} times");
+}
+
+/// Shows OBX-119.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed() {
+    let fixture = Fixture::new(Backend::Postgres).await;
+    fixture
+        .sql("ALTER TABLE {outbox} SET (autovacuum_enabled = off)")
+        .await;
+    let client = fixture.postgres().await;
+    let claim = format!(
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {}('{}', '1 hour', 10)",
+        fixture.table("outbox_claim"),
+        OwnerToken::new()
+    );
+    let pages = async || {
+        let answer = client.simple_query(&claim).await.unwrap();
+        let text = answer
+            .iter()
+            .find_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            })
+            .unwrap();
+        let explained: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let plan = &explained[0]["Plan"];
+        plan["Shared Hit Blocks"].as_u64().unwrap() + plan["Shared Read Blocks"].as_u64().unwrap()
+    };
+    for _ in 0..6 {
+        pages().await;
+    }
+    enqueue(&fixture.room, 10_000).await;
+    enqueue(&fixture.room, 10_000).await;
+    let table = fixture
+        .number("SELECT pg_relation_size('{outbox}') / 8192")
+        .await;
+    assert!(table > 500, "the table has only {table} pages");
+    for _ in 0..10 {
+        let pages = pages().await;
+        assert!(pages < 200, "a claim of 10 read {pages} of {table} pages");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn done_messages_go_to_the_partition_of_their_day() {
+    let fixture = Fixture::new(Backend::Postgres).await;
+    enqueue(&fixture.room, 20).await;
+    let outbox = fixture.room.outbox();
+    let owner = OwnerToken::new();
+    let claimed = outbox.claim(owner, LEASE, 20).await.unwrap();
+    let ids: Vec<_> = claimed.iter().map(|message| message.id).collect();
+    assert_eq!(outbox.ack(owner, &ids).await.unwrap().len(), 20);
+    let in_days = fixture
+        .number(
+            "SELECT count(*) FROM {outbox_done} AS d JOIN pg_class AS c ON c.oid = d.tableoid \
+             WHERE c.relname = 'outbox_done_' || to_char(d.processed_at AT TIME ZONE 'UTC', 'YYYYMMDD')",
+        )
+        .await;
+    assert_eq!(in_days, 20);
+    assert_eq!(
+        fixture
+            .number("SELECT count(*) FROM {outbox_done_rest}")
+            .await,
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_of_sqlite_that_wait_together_share_a_commit() {
+    let fixture = Fixture::new(Backend::Sqlite).await;
+    let outbox = fixture.room.outbox();
+    let other = fixture.sqlite();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = commits(&fixture);
+
+    // A first poll hands the message to the writer, which waits for the lock.
+    let message = Message::new("a", "b");
+    let mut enqueues: Vec<Pin<Box<_>>> = (0..64)
+        .map(|_| Box::pin(outbox.enqueue(&message)))
+        .collect();
+    for enqueue in &mut enqueues {
+        assert!(
+            enqueue
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    for enqueue in enqueues {
+        enqueue.await.unwrap();
+    }
+    let commits = commits(&fixture) - before;
+    assert!(
+        (1..=4).contains(&commits),
+        "64 enqueues took {commits} commits"
+    );
+    assert_eq!(outbox.counts().await.unwrap().ready, 64);
+}
+
+/// How many commits the write-ahead log holds: frames that say how large the database is afterwards and
+/// carry the log's present salt.
+fn commits(fixture: &Fixture) -> usize {
+    let path = fixture.url.strip_prefix("sqlite:").unwrap();
+    let log = std::fs::read(format!("{path}-wal")).unwrap();
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let page = usize::try_from(number(&log[8..12])).unwrap();
+    let salt = &log[16..24];
+    log[32..]
+        .chunks_exact(24 + page)
+        .take_while(|frame| &frame[8..16] == salt)
+        .filter(|frame| number(&frame[4..8]) != 0)
+        .count()
+}
+
+async fn enqueue(room: &Postroom, count: usize) {
+    let messages: Vec<Message> = (0..count)
+        .map(|number| Message::new("a", number.to_string()))
+        .collect();
+    room.outbox().enqueue_many(&messages).await.unwrap();
+}
+
+async fn claim_all(room: &Postroom, batch: usize) -> usize {
+    let mut total = 0;
+    loop {
+        match room
+            .outbox()
+            .claim(OwnerToken::new(), LEASE, batch)
+            .await
+            .unwrap()
+            .len()
+        {
+            0 => return total,
+            claimed => total += claimed,
+        }
+    }
+}
+
+async fn one_connection(fixture: &Fixture) -> Postroom {
+    let schema = fixture.schema.as_deref().unwrap();
+    Options::new(fixture.url.as_str())
+        .schema(schema)
+        .connections(1)
+        .connect()
+        .await
+        .unwrap()
+}
+
+async fn statistic(fixture: &Fixture, column: &str) -> i64 {
+    let schema = fixture.schema.as_deref().unwrap();
+    fixture
+        .number(&format!(
+            "SELECT {column} FROM pg_stat_user_tables WHERE schemaname = '{schema}' AND relname = 'outbox'"
+        ))
+        .await
+}

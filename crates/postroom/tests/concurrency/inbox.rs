@@ -84,7 +84,11 @@ async fn take_one(room: &Postroom, recorder: &Recorder) -> bool {
             message.progress.locked_until.unwrap(),
             lease,
         );
-        let changed = inbox.ack(owner, &[message.id.clone()]).await.unwrap() == 1;
+        let changed = inbox
+            .ack(owner, std::slice::from_ref(&message.id))
+            .await
+            .unwrap()
+            == 1;
         recorder.record(&Event::Settled {
             message: name,
             owner: owner.as_uuid(),

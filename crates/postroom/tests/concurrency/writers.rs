@@ -29,11 +29,11 @@ async fn four_processes_share_a_file_and_all_get_their_turn() {
         fixture
             .number("SELECT count(DISTINCT payload) FROM {outbox_done}")
             .await,
-        TOTAL as i64
+        i64::try_from(TOTAL).unwrap()
     );
     assert_eq!(
         fixture.number("SELECT count(*) FROM {outbox_done}").await,
-        TOTAL as i64
+        i64::try_from(TOTAL).unwrap()
     );
     assert_eq!(fixture.number("SELECT count(*) FROM {outbox}").await, 0);
     let intact: String = fixture

@@ -1,0 +1,283 @@
+//! SQLite: one connection that writes (`writer.rs`) and one that reads, each with a thread of its own.
+//! What runs on them is in `statements.rs`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::oneshot;
+
+use crate::db::{BoxFuture, Database, Output};
+use crate::error::{Error, ErrorKind};
+use crate::migrate::{FUNCTIONS_VERSION, Plan};
+use crate::options::{Options, Synchronous};
+use crate::sql::{Call, Dialect, Script, statements as split};
+
+mod statements;
+mod writer;
+
+pub(crate) use statements::database_error;
+use statements::run_calls;
+use writer::Writer;
+
+/// A write-ahead-log bug before this version can corrupt a database that several processes use.
+const OLDEST_LIBRARY: i32 = 3_051_003;
+
+/// How long a writer waits for the writers of other processes.
+const BUSY_LIMIT: Duration = Duration::from_secs(30);
+
+pub(crate) struct Sqlite {
+    writer: Writer,
+    /// A database in memory has only one connection.
+    reader: Option<mpsc::Sender<Job>>,
+}
+
+enum Job {
+    Run {
+        calls: Vec<Call>,
+        reply: oneshot::Sender<Result<Output, Error>>,
+    },
+    Alone(Box<dyn FnOnce(&mut Connection) + Send>),
+}
+
+impl Sqlite {
+    /// Opens the file, creating it if need be, and starts the threads.
+    pub(crate) fn open(options: &Options) -> Result<Self, Error> {
+        if rusqlite::version_number() < OLDEST_LIBRARY {
+            return Err(ErrorKind::Database.with(format!(
+                "SQLite {} is too old: 3.51.3 or later is needed",
+                rusqlite::version()
+            )));
+        }
+        let path = Path::parse(&options.url)?;
+        let writer = path.open(options, false)?;
+        let reader = match path {
+            Path::Memory => None,
+            Path::File(_) => {
+                let connection = path.open(options, true)?;
+                Some(start("postroom-sqlite-read", move |jobs| {
+                    read_loop(connection, &jobs);
+                })?)
+            }
+        };
+        Ok(Self {
+            writer: Writer::start(writer)?,
+            reader,
+        })
+    }
+}
+
+fn stopped() -> Error {
+    ErrorKind::Transient.with("the SQLite thread has stopped")
+}
+
+impl Database for Sqlite {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
+    fn run(&self, calls: Vec<Call>) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(self.writer.run(calls))
+    }
+
+    fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(async move {
+            let calls = vec![call];
+            let Some(reader) = &self.reader else {
+                return self.writer.run(calls).await;
+            };
+            let (reply, answer) = oneshot::channel();
+            let job = Job::Run { calls, reply };
+            reader.send(job).map_err(|_| stopped())?;
+            answer.await.map_err(|_| stopped())?
+        })
+    }
+
+    fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.writer.alone(move |connection| {
+            for part in scripts.iter().flat_map(|script| &script.parts) {
+                connection
+                    .prepare(&part.sql)
+                    .map_err(|error| database_error(&error))?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn deploy(&self, plan: Plan) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(
+            self.writer
+                .alone(move |connection| deploy(connection, &plan)),
+        )
+    }
+
+    fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Vec<(i64, String)>>, Error>> {
+        Box::pin(
+            self.writer
+                .alone(move |connection| match versions(connection, &plan) {
+                    Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
+                    other => other.map(Some),
+                }),
+        )
+    }
+}
+
+/// What a `sqlite:` URL names.
+enum Path {
+    File(PathBuf),
+    Memory,
+}
+
+impl Path {
+    fn parse(url: &str) -> Result<Self, Error> {
+        let path = url.strip_prefix("sqlite:").unwrap_or(url);
+        let path = path.strip_prefix("//").unwrap_or(path);
+        match path {
+            "" => Err(ErrorKind::InvalidArgument { param: "url" }
+                .with("name a file, as in `sqlite:app.db`, or `sqlite::memory:`")),
+            ":memory:" => Ok(Self::Memory),
+            path => Ok(Self::File(PathBuf::from(path))),
+        }
+    }
+
+    fn open(&self, options: &Options, read_only: bool) -> Result<Connection, Error> {
+        let flags = if read_only {
+            OpenFlags::SQLITE_OPEN_READ_ONLY
+        } else {
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+        };
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = match self {
+            Self::File(path) => Connection::open_with_flags(path, flags),
+            Self::Memory => Connection::open_in_memory(),
+        }
+        .map_err(|error| database_error(&error))?;
+        configure(&connection, options, read_only).map_err(|error| database_error(&error))?;
+        Ok(connection)
+    }
+}
+
+fn configure(connection: &Connection, options: &Options, read_only: bool) -> rusqlite::Result<()> {
+    connection.busy_handler(Some(wait_for_other_writers))?;
+    connection.set_prepared_statement_cache_capacity(256);
+    if !read_only {
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        let synchronous = match options.synchronous {
+            Synchronous::Full => "FULL",
+            Synchronous::Normal => "NORMAL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        // Rarer, longer checkpoints: the slowest claims become eight times faster.
+        connection.pragma_update(None, "wal_autocheckpoint", 20_000)?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+    }
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.execute_batch(include_str!("../../sql/sqlite/connection.sql"))
+}
+
+/// SQLite's own handler sleeps longer and longer, so that whoever waited longest asks least often.
+/// This one asks at a steady, short and uneven pace.
+fn wait_for_other_writers(tries: i32) -> bool {
+    let pace = Duration::from_micros(300 + u64::from(std::process::id() % 7) * 60);
+    let waited = pace.saturating_mul(u32::try_from(tries).unwrap_or(0));
+    thread::sleep(pace);
+    waited < BUSY_LIMIT
+}
+
+/// Starts a thread that works off jobs until nobody can send any more.
+fn start(
+    name: &str,
+    work: impl FnOnce(mpsc::Receiver<Job>) + Send + 'static,
+) -> Result<mpsc::Sender<Job>, Error> {
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || work(receiver))
+        .map_err(|_| ErrorKind::Database.with("no thread could be started for SQLite"))?;
+    Ok(sender)
+}
+
+fn read_loop(mut connection: Connection, jobs: &mpsc::Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        match job {
+            Job::Alone(work) => work(&mut connection),
+            Job::Run { calls, reply } => {
+                let result = connection
+                    .unchecked_transaction()
+                    .map_err(|error| database_error(&error))
+                    .and_then(|_snapshot| run_calls(&connection, &calls));
+                let _ = reply.send(result);
+            }
+        }
+    }
+}
+
+fn deploy(connection: &mut Connection, plan: &Plan) -> Result<(), Error> {
+    let transaction = connection
+        .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
+        .map_err(|error| database_error(&error))?;
+    transaction
+        .execute_batch(&plan.create_versions)
+        .map_err(|error| database_error(&error))?;
+    let mut applied = versions(&transaction, plan)?;
+    for view in plan.replaceable() {
+        let exists = "SELECT 1 FROM sqlite_schema WHERE type = 'view' AND name = ?1";
+        let found = transaction
+            .prepare_cached(exists)
+            .and_then(|mut statement| statement.exists([view.trim_matches('"')]));
+        if !found.map_err(|error| database_error(&error))? {
+            applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
+        }
+    }
+    for (version, name, checksum, sql) in plan.missing(&applied)? {
+        for statement in split(sql) {
+            transaction
+                .execute_batch(statement)
+                .map_err(|error| database_error(&error))?;
+        }
+        transaction
+            .execute(
+                &plan.record_version,
+                rusqlite::params![version, name, checksum],
+            )
+            .map_err(|error| database_error(&error))?;
+        tracing::info!(version, name, "applied schema migration");
+    }
+    transaction.commit().map_err(|error| database_error(&error))
+}
+
+fn versions(connection: &Connection, plan: &Plan) -> Result<Vec<(i64, String)>, Error> {
+    let query = || -> rusqlite::Result<Vec<(i64, String)>> {
+        let mut statement = connection.prepare(&plan.select_versions)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows.collect()
+    };
+    query().map_err(|error| database_error(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn synchronous(options: &Options) -> i64 {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let connection = Path::File(folder.path().join("test.db"))
+            .open(options, false)
+            .expect("open");
+        connection
+            .query_row("PRAGMA synchronous", [], |row| row.get(0))
+            .expect("a number")
+    }
+
+    #[test]
+    fn every_commit_reaches_the_disk_unless_told_otherwise() {
+        assert_eq!(synchronous(&Options::new("sqlite:test.db")), 2, "FULL");
+        assert_eq!(
+            synchronous(&Options::new("sqlite:test.db").synchronous(Synchronous::Normal)),
+            1,
+            "NORMAL"
+        );
+    }
+}

@@ -184,10 +184,11 @@ impl Store {
             .await?;
         let mut ids = Vec::with_capacity(output.rows.len());
         for mut row in output.rows {
-            match row.optional_uuid()? {
-                Some(id) => ids.push(id),
-                None => self.log_finished_join(&mut row)?,
+            let settled = row.uuids()?;
+            if settled.is_empty() {
+                self.log_finished_join(&mut row)?;
             }
+            ids.extend(settled);
         }
         tracing::debug!(store = %self.identifier, queue = target.name, operation, count = ids.len(), "settled");
         counter!("postroom_settled_total", "store" => self.identifier.clone(), "queue" => target.name, "operation" => operation)

@@ -216,41 +216,49 @@ async fn query(
 }
 
 fn decode(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
-    let mut values = Vec::with_capacity(row.len());
-    for (index, column) in row.columns().iter().enumerate() {
-        values.push(match *column.type_() {
-            Type::UUID => Value::Uuid(row.try_get(index)?),
-            Type::INT8 => Value::Int(row.try_get(index)?),
-            Type::INT4 => Value::Int(row.try_get::<_, Option<i32>>(index)?.map(i64::from)),
-            Type::INT2 => Value::Int(row.try_get::<_, Option<i16>>(index)?.map(i64::from)),
-            Type::BOOL => Value::Int(row.try_get::<_, Option<bool>>(index)?.map(i64::from)),
-            Type::TIMESTAMPTZ => Value::Int(
-                row.try_get::<_, Option<Micros>>(index)?
-                    .map(|micros| micros.0),
-            ),
-            Type::BYTEA => Value::Bytes(row.try_get(index)?),
-            _ => Value::Text(row.try_get(index)?),
-        });
+    (0..row.len())
+        .map(|index| Ok(row.try_get::<_, Column>(index)?.0))
+        .collect::<Result<Vec<Value>, _>>()
+        .map(Row::new)
+}
+
+/// A column of any type that our statements return.
+struct Column(Value);
+
+impl<'a> FromSql<'a> for Column {
+    fn from_sql(
+        ty: &Type,
+        raw: &'a [u8],
+    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(match *ty {
+            Type::UUID => Value::Uuid(Some(Uuid::from_slice(raw)?)),
+            Type::INT8 => Value::Int(Some(i64::from_be_bytes(raw.try_into()?))),
+            Type::INT4 => Value::Int(Some(i32::from_be_bytes(raw.try_into()?).into())),
+            Type::INT2 => Value::Int(Some(i16::from_be_bytes(raw.try_into()?).into())),
+            Type::BOOL => Value::Int(Some(bool::from_sql(ty, raw)?.into())),
+            Type::TIMESTAMPTZ => Value::Int(Some(micros(raw)?)),
+            Type::BYTEA => Value::Bytes(Some(raw.to_vec())),
+            Type::UUID_ARRAY => Value::Uuids(Vec::from_sql(ty, raw)?),
+            _ => Value::Text(Some(String::from_sql(ty, raw)?)),
+        }))
     }
-    Ok(Row::new(values))
+
+    fn from_sql_null(ty: &Type) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Self(match *ty {
+            Type::UUID_ARRAY => Value::Uuids(Vec::new()),
+            _ => Value::Int(None),
+        }))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
 }
 
 /// A timestamp as microseconds since 1970; PostgreSQL counts from 2000.
-struct Micros(i64);
-
-/// 1970-01-01 to 2000-01-01.
-const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
-
-impl<'a> FromSql<'a> for Micros {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Self(
-            i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_DIFFERENCE),
-        ))
-    }
-
-    fn accepts(ty: &Type) -> bool {
-        *ty == Type::TIMESTAMPTZ
-    }
+fn micros(raw: &[u8]) -> Result<i64, std::array::TryFromSliceError> {
+    const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+    Ok(i64::from_be_bytes(raw.try_into()?).saturating_add(EPOCH_DIFFERENCE))
 }
 
 impl ToSql for Value {

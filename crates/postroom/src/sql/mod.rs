@@ -216,6 +216,17 @@ impl Row {
         self.optional_uuid()?.ok_or_else(unexpected)
     }
 
+    /// One identifier or several: PostgreSQL gives an array where SQLite gives rows.
+    pub(crate) fn uuids(&mut self) -> Result<Vec<Uuid>, Error> {
+        if let Some(Value::Uuids(_)) = self.0.as_slice().first() {
+            let Some(Value::Uuids(ids)) = self.0.next() else {
+                return Err(unexpected());
+            };
+            return Ok(ids);
+        }
+        Ok(self.optional_uuid()?.into_iter().collect())
+    }
+
     pub(crate) fn optional_uuid(&mut self) -> Result<Option<Uuid>, Error> {
         match self.0.next() {
             Some(Value::Uuid(value)) => Ok(value),

@@ -462,7 +462,7 @@ mod guides {
                 .prepare(statement)
                 .unwrap_or_else(|error| panic!("{error}: {statement}"));
         }
-        assert!(statements.contains("-- outbox claim") && statements.contains("-- inbox replay"));
+        assert!(statements.contains("-- outbox claim") && statements.contains("-- inbox reap"));
     }
 }
 

@@ -13,9 +13,7 @@ use testkit::{Backend, Fixture, eventually};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_of_fresh_messages_touches_no_index_of_postgres() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn a_claim_of_fresh_messages_touches_no_index_of_postgres(fixture: Fixture) {
     let room = fixture.again().await;
     enqueue(&room, 500).await;
     assert_eq!(claim_all(&room, 50).await, 500);
@@ -31,9 +29,9 @@ async fn a_claim_of_fresh_messages_touches_no_index_of_postgres() {
 }
 
 /// Shows OBX-119.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty(
+    fixture: Fixture,
+) {
     let room = one_connection(&fixture).await;
     for _ in 0..10 {
         assert_eq!(
@@ -54,9 +52,7 @@ async fn a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_emp
 }
 
 /// Shows OBX-119.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed(fixture: Fixture) {
     fixture
         .sql("ALTER TABLE {outbox} SET (autovacuum_enabled = off)")
         .await;
@@ -94,9 +90,7 @@ async fn a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn done_messages_go_to_the_partition_of_their_day() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn done_messages_go_to_the_partition_of_their_day(fixture: Fixture) {
     enqueue(&fixture.room, 20).await;
     let outbox = fixture.room.outbox();
     let owner = OwnerToken::new();
@@ -118,9 +112,7 @@ async fn done_messages_go_to_the_partition_of_their_day() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_of_sqlite_that_wait_together_share_a_commit() {
-    let fixture = Fixture::new(Backend::Sqlite).await;
+async fn callers_of_sqlite_that_wait_together_share_a_commit(fixture: Fixture) {
     let outbox = fixture.room.outbox();
     let other = fixture.sqlite();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -207,3 +199,11 @@ async fn statistic(fixture: &Fixture, column: &str) -> i64 {
         ))
         .await
 }
+
+testkit::mount!(
+    sqlite: callers_of_sqlite_that_wait_together_share_a_commit;
+    postgres: a_claim_of_fresh_messages_touches_no_index_of_postgres,
+    a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
+    a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
+    done_messages_go_to_the_partition_of_their_day,
+);

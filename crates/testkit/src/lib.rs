@@ -14,23 +14,21 @@ pub use outbox::{LEASE, micros};
 #[macro_export]
 macro_rules! mount {
     ($($test:ident),+ $(,)? $(; postgres: $($only:ident),+ $(,)?)?) => {
+        $crate::mount!(sqlite: $($test),+; postgres: $($test),+ $($(, $only)+)?);
+    };
+    (sqlite: $($sqlite:ident),+ $(,)?; postgres: $($postgres:ident),+ $(,)?) => {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test($crate::Fixture::new($crate::Backend::Sqlite).await).await;
+            async fn $sqlite() {
+                super::$sqlite($crate::Fixture::new($crate::Backend::Sqlite).await).await;
             })+
         }
 
         mod postgres {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test($crate::Fixture::new($crate::Backend::Postgres).await).await;
+            async fn $postgres() {
+                super::$postgres($crate::Fixture::new($crate::Backend::Postgres).await).await;
             })+
-
-            $($(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $only() {
-                super::$only($crate::Fixture::new($crate::Backend::Postgres).await).await;
-            })+)?
         }
     };
 }

@@ -203,13 +203,10 @@ pub(crate) fn operations(dialect: Dialect, names: &Names) -> Vec<Operation> {
             ("ack", &sql.ack),
             ("abandon", &sql.abandon),
             ("fail", &sql.fail),
-        ]
-        .into_iter()
-        .chain([
             ("renew", &sql.renew),
             ("reap", &sql.reap),
-            ("replay", &sql.replay),
-        ])
+        ]
+        .into_iter()
         .map(|(operation, script)| Operation {
             name: format!("{name} {operation}"),
             statements: script.parts.iter().map(OperationStatement::new).collect(),

@@ -114,9 +114,7 @@ async fn the_inbox_table_can_have_another_name(fixture: Fixture) {
 }
 
 /// Shows IBX-126.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_may_only_read_and_write_rows_can_do_all_the_work() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn a_user_who_may_only_read_and_write_rows_can_do_all_the_work(fixture: Fixture) {
     let schema = fixture.schema.clone().unwrap();
     let user = format!("user_{schema}");
     fixture
@@ -172,9 +170,7 @@ async fn a_user_who_may_only_read_and_write_rows_can_do_all_the_work() {
 }
 
 /// Shows C-54.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_databases_functions_do_the_same_work_for_any_language() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn the_databases_functions_do_the_same_work_for_any_language(fixture: Fixture) {
     let inbox = fixture.room.inbox();
     let owner = OwnerToken::new();
     let enqueue = |name: &str| {
@@ -228,5 +224,6 @@ testkit::mount!(
     deployment_creates_the_inbox_and_doing_it_again_changes_nothing,
     without_deployment_nothing_is_created,
     claims_and_lookups_have_their_indexes,
-    the_inbox_table_can_have_another_name,
+    the_inbox_table_can_have_another_name;
+    postgres: a_user_who_may_only_read_and_write_rows_can_do_all_the_work, the_databases_functions_do_the_same_work_for_any_language
 );

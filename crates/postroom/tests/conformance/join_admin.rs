@@ -309,9 +309,7 @@ async fn an_ack_after_its_join_was_cleared_away_is_only_an_ack(fixture: Fixture)
 }
 
 /// Shows C-54.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_databases_functions_count_for_any_language() {
-    let fixture = Fixture::new(Backend::Postgres).await;
+async fn the_databases_functions_count_for_any_language(fixture: Fixture) {
     let joins = fixture.room.joins();
     let join = joins.start(&NewJoin::new(2)).await.unwrap();
     let steps = fixture
@@ -370,5 +368,6 @@ testkit::mount!(
     members_are_listed_page_by_page,
     a_cleanup_removes_old_finished_joins_with_their_members_and_no_pending_one,
     a_cleanup_of_more_joins_than_one_batch_finishes_the_job,
-    an_ack_after_its_join_was_cleared_away_is_only_an_ack,
+    an_ack_after_its_join_was_cleared_away_is_only_an_ack;
+    postgres: the_databases_functions_count_for_any_language
 );

@@ -61,10 +61,11 @@ impl Writer {
     /// Runs calls in one transaction.
     pub(super) async fn run(&self, calls: Vec<Call>) -> Result<Output, Error> {
         let flight = InFlight::enter(&self.in_flight);
-        if flight.alone && calls.len() == 1 {
-            if let Some(result) = self.run_on_the_spot(&calls) {
-                return result;
-            }
+        if flight.alone
+            && let [call] = calls.as_slice()
+            && let Some(result) = self.run_on_the_spot(call)
+        {
+            return result;
         }
         let (reply, answer) = oneshot::channel();
         self.jobs
@@ -87,7 +88,7 @@ impl Writer {
     }
 
     /// `None` when the thread should do it: somebody else writes, or it would take long.
-    fn run_on_the_spot(&self, calls: &[Call]) -> Option<Result<Output, Error>> {
+    fn run_on_the_spot(&self, call: &Call) -> Option<Result<Output, Error>> {
         let mut desk = match self.desk.try_lock() {
             Ok(desk) => desk,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -104,7 +105,7 @@ impl Writer {
             .busy_handler(Some(wait_for_other_writers))
             .ok()?;
         begun.ok()?;
-        let result = run_calls(&desk.connection, calls);
+        let result = run_calls(&desk.connection, std::slice::from_ref(call));
         let result = match result {
             Ok(output) => commit(&desk.connection).map(|()| output),
             Err(error) => {

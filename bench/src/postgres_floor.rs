@@ -100,9 +100,9 @@ impl PostgresFloor {
                 loop {
                     let owner = Uuid::now_v7();
                     let lease = i64::try_from(LEASE.as_micros())?;
-                    let from: Option<i64> = None;
+                    let (batch, from) = (i64::try_from(BATCH)?, None::<i64>);
                     let rows = client
-                        .query(&claim, &[&owner, &lease, &(BATCH as i64), &from])
+                        .query(&claim, &[&owner, &lease, &batch, &from])
                         .await?;
                     if rows.is_empty() {
                         return Ok(());

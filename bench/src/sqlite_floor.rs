@@ -83,7 +83,7 @@ impl SqliteFloor {
                 let values = [
                     owner.into(),
                     lease.into(),
-                    (BATCH as i64).into(),
+                    i64::try_from(BATCH)?.into(),
                     Value::Int(None),
                 ];
                 let ids = run(&mut connection, &self.claim, &values)?;

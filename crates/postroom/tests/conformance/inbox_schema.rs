@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postroom::{ErrorKind, Inbound, InboxMessageId, OwnerToken};
-use testkit::{Backend, Fixture};
+use testkit::Fixture;
 
 const LEASE: Duration = Duration::from_secs(30);
 

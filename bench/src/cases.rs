@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use postroom::{Options, Postroom};
 use testkit::postgres::{Durability, Server};
@@ -13,18 +14,38 @@ use crate::postgres_floor::PostgresFloor;
 use crate::report::Measured;
 use crate::sqlite_floor::SqliteFloor;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    Sqlite,
+    Postgres,
+}
+
+impl Backend {
+    /// The names of its cases, in the order in which they run.
+    fn cases(self) -> Vec<&'static str> {
+        let (floor, others) = match self {
+            Self::Sqlite => (&SQLITE_FLOOR, vec![&SQLITE_FULL]),
+            Self::Postgres => (&POSTGRES_FLOOR, vec![&POSTGRES_SNAPSHOT, &POSTGRES_FULL]),
+        };
+        floor.iter().chain(others).map(|case| case.name).collect()
+    }
+}
+
 pub(crate) struct Plan {
-    pub(crate) backend: Option<String>,
+    pub(crate) backend: Option<Backend>,
     pub(crate) filter: String,
     pub(crate) rounds: usize,
     pub(crate) size: usize,
 }
 
 impl Plan {
-    fn wants(&self, backend: &str) -> bool {
-        self.backend
-            .as_deref()
-            .is_none_or(|wanted| wanted == backend)
+    /// Whether a case of this database is to be measured.
+    fn wants(&self, backend: Backend) -> bool {
+        self.backend.is_none_or(|wanted| wanted == backend)
+            && backend
+                .cases()
+                .iter()
+                .any(|name| name.contains(&self.filter))
     }
 
     fn scaled(&self, messages: usize) -> usize {
@@ -44,15 +65,114 @@ struct Case {
     work: Work,
     messages: usize,
     target: f64,
+    /// What else to know of the other side.
+    note: Option<&'static str>,
 }
+
+const SQLITE_FLOOR: [Case; 4] = [
+    Case {
+        name: "enqueue, 1 task",
+        work: Work::Enqueue { tasks: 1 },
+        messages: 1_000,
+        target: 0.85,
+        note: None,
+    },
+    Case {
+        name: "enqueue, 16 tasks",
+        work: Work::Enqueue { tasks: 16 },
+        messages: 2_000,
+        target: 0.85,
+        note: Some("16 writers in turn"),
+    },
+    Case {
+        name: "bulk enqueue",
+        work: Work::Bulk,
+        messages: 50_000,
+        target: 0.8,
+        note: None,
+    },
+    Case {
+        name: "claim+ack drain",
+        work: Work::Drain,
+        messages: 50_000,
+        target: 0.8,
+        note: None,
+    },
+];
+
+const SQLITE_FULL: Case = Case {
+    name: "drain, 1M done kept",
+    work: Work::Drain,
+    messages: 50_000,
+    target: 0.9,
+    note: None,
+};
+
+const POSTGRES_FLOOR: [Case; 4] = [
+    Case {
+        name: "enqueue, 1 task",
+        work: Work::Enqueue { tasks: 1 },
+        messages: 2_000,
+        target: 0.85,
+        note: None,
+    },
+    Case {
+        name: "enqueue, 16 tasks",
+        work: Work::Enqueue { tasks: 16 },
+        messages: 16_000,
+        target: 0.85,
+        note: None,
+    },
+    Case {
+        name: "bulk enqueue",
+        work: Work::Bulk,
+        messages: 100_000,
+        target: 0.8,
+        note: None,
+    },
+    Case {
+        name: "claim+ack drain",
+        work: Work::Drain,
+        messages: 100_000,
+        target: 0.8,
+        note: None,
+    },
+];
+
+const POSTGRES_SNAPSHOT: Case = Case {
+    name: "drain, held snapshot",
+    work: Work::Drain,
+    messages: 100_000,
+    target: 0.5,
+    note: None,
+};
+
+const POSTGRES_FULL: Case = Case {
+    name: "drain, 1M done kept",
+    work: Work::Drain,
+    messages: 100_000,
+    target: 0.9,
+    note: None,
+};
 
 pub(crate) async fn run(plan: &Plan) -> Result<Vec<Measured>> {
     let mut results = Vec::new();
-    if plan.wants("sqlite") {
+    if plan.wants(Backend::Sqlite) {
         results.extend(sqlite(plan).await?);
     }
-    if plan.wants("postgres") {
+    if plan.wants(Backend::Postgres) {
         results.extend(postgres(plan).await?);
+    }
+    if results.is_empty() {
+        let known = [Backend::Sqlite, Backend::Postgres]
+            .into_iter()
+            .filter(|backend| plan.backend.is_none_or(|wanted| wanted == *backend))
+            .map(|backend| format!("\n  {backend:?}: {}", backend.cases().join("; ")))
+            .collect::<String>();
+        bail!(
+            "no case has `{}` in its name; there are:{known}",
+            plan.filter
+        );
     }
     Ok(results)
 }
@@ -91,50 +211,20 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
     };
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
-    for case in [
-        Case {
-            name: "enqueue, 1 task",
-            work: Work::Enqueue { tasks: 1 },
-            messages: 1_000,
-            target: 0.85,
-        },
-        Case {
-            name: "enqueue, 16 tasks",
-            work: Work::Enqueue { tasks: 16 },
-            messages: 2_000,
-            target: 0.85,
-        },
-        Case {
-            name: "bulk enqueue",
-            work: Work::Bulk,
-            messages: 50_000,
-            target: 0.8,
-        },
-        Case {
-            name: "claim+ack drain",
-            work: Work::Drain,
-            messages: 50_000,
-            target: 0.8,
-        },
-    ] {
+    for case in &SQLITE_FLOOR {
         results.extend(
             bench
-                .compare(&case, "raw SQL", &ours, &floor, &clean)
+                .compare(case, "raw SQL", &ours, &floor, &clean)
                 .await?,
         );
     }
-    let case = Case {
-        name: "drain, 1M done kept",
-        work: Work::Drain,
-        messages: 50_000,
-        target: 0.9,
-    };
-    if bench.wanted(&case) {
+    let case = &SQLITE_FULL;
+    if bench.wanted(case) {
         fill_sqlite_archive(&paths[2])?;
         let full = Contender::Library(full);
         results.extend(
             bench
-                .compare(&case, "no done rows", &full, &ours, &clean)
+                .compare(case, "no done rows", &full, &ours, &clean)
                 .await?,
         );
     }
@@ -184,52 +274,17 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
     };
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
-    for case in [
-        Case {
-            name: "enqueue, 1 task",
-            work: Work::Enqueue { tasks: 1 },
-            messages: 2_000,
-            target: 0.85,
-        },
-        Case {
-            name: "enqueue, 16 tasks",
-            work: Work::Enqueue { tasks: 16 },
-            messages: 16_000,
-            target: 0.85,
-        },
-        Case {
-            name: "bulk enqueue",
-            work: Work::Bulk,
-            messages: 100_000,
-            target: 0.8,
-        },
-        Case {
-            name: "claim+ack drain",
-            work: Work::Drain,
-            messages: 100_000,
-            target: 0.8,
-        },
-    ] {
+    for case in &POSTGRES_FLOOR {
         results.extend(
             bench
-                .compare(&case, "raw SQL", &ours, &floor, &clean)
+                .compare(case, "raw SQL", &ours, &floor, &clean)
                 .await?,
         );
     }
-    let case = Case {
-        name: "drain, held snapshot",
-        work: Work::Drain,
-        messages: 100_000,
-        target: 0.5,
-    };
-    results.extend(bench.under_snapshot(&case, &ours, &server, &clean).await?);
-    let case = Case {
-        name: "drain, 1M done kept",
-        work: Work::Drain,
-        messages: 100_000,
-        target: 0.9,
-    };
-    if bench.wanted(&case) {
+    let case = &POSTGRES_SNAPSHOT;
+    results.extend(bench.under_snapshot(case, &ours, &server, &clean).await?);
+    let case = &POSTGRES_FULL;
+    if bench.wanted(case) {
         client
             .batch_execute(
                 "INSERT INTO \"full\".outbox_done (id, message_id, created_at, processed_at, attempt_count,
@@ -241,7 +296,7 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
         let full = Contender::Library(full);
         results.extend(
             bench
-                .compare(&case, "no done rows", &full, &ours, &clean)
+                .compare(case, "no done rows", &full, &ours, &clean)
                 .await?,
         );
     }
@@ -270,7 +325,7 @@ impl Bench<'_> {
     async fn compare(
         &self,
         case: &Case,
-        against: &'static str,
+        against: &str,
         ours: &Contender,
         theirs: &Contender,
         clean: &impl AsyncFn() -> Result<()>,
@@ -366,11 +421,13 @@ impl Bench<'_> {
         Ok(Some(row.get(0)))
     }
 
-    fn measured(&self, case: &Case, against: &'static str, rounds: &[(Run, Run)]) -> Measured {
+    fn measured(&self, case: &Case, against: &str, rounds: &[(Run, Run)]) -> Measured {
         Measured {
             backend: self.backend,
             case: case.name,
-            against,
+            against: case
+                .note
+                .map_or_else(|| against.to_owned(), |note| format!("{against}, {note}")),
             ours: median(rounds.iter().map(|(ours, _)| ours.rate)),
             theirs: median(rounds.iter().map(|(_, theirs)| theirs.rate)),
             ratio: median(rounds.iter().map(|(ours, theirs)| ours.rate / theirs.rate)),

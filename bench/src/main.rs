@@ -8,6 +8,7 @@ mod postgres_floor;
 mod report;
 mod sqlite_floor;
 
+use anyhow::Context;
 use clap::Parser;
 
 /// Measures postroom against the raw-SQL floor.
@@ -16,9 +17,9 @@ use clap::Parser;
     after_help = "Ratios below their target are marked; with --check they make the run fail."
 )]
 struct Arguments {
-    /// Only this database: sqlite or postgres.
-    #[arg(long)]
-    backend: Option<String>,
+    /// Only this database.
+    #[arg(long, value_enum)]
+    backend: Option<cases::Backend>,
     /// Only cases whose name contains this.
     #[arg(long, default_value = "")]
     case: String,
@@ -38,6 +39,10 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let Some(folder) = arguments.json.parent() {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("creating {}", folder.display()))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -10,7 +10,7 @@ pub(crate) struct Measured {
     pub(crate) backend: &'static str,
     pub(crate) case: &'static str,
     /// What it is compared with.
-    pub(crate) against: &'static str,
+    pub(crate) against: String,
     /// Messages per second: the median of the rounds.
     pub(crate) ours: f64,
     pub(crate) theirs: f64,

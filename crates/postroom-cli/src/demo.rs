@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     keep: bool,
 
-    /// How many orders are placed
+    /// How many orders are placed, at least 10
     #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(10..=100_000))]
     orders: i64,
 }

@@ -13,7 +13,7 @@ use crate::store::StoreArguments;
 #[command(after_help = "\
 Examples:
   postroom schema print --dialect sqlite > schema.sql
-  postroom schema print --dialect postgres --schema messaging | psql app
+  postroom schema print --dialect postgres --schema messaging | psql -1 -v ON_ERROR_STOP=1 app
   postroom schema deploy --url postgres://owner@localhost/shop
   postroom schema verify && echo ready")]
 pub(crate) struct Arguments {

@@ -108,7 +108,7 @@ impl Joins {
             .run(
                 "attach",
                 "join",
-                vec![self.store.catalog.join.attach.call(values)],
+                vec![self.store.catalog.join.attach.call(values).quick()],
             )
             .await?;
         let Some(mut row) = output.rows.into_iter().next() else {
@@ -164,7 +164,7 @@ impl Joins {
             .run(
                 "report",
                 "join",
-                vec![self.store.catalog.join.report.call(values)],
+                vec![self.store.catalog.join.report.call(values).quick()],
             )
             .await?;
         let mut rows = output.rows.into_iter();

@@ -512,13 +512,18 @@ pub(crate) fn check_headers(headers: &BTreeMap<String, String>) -> Result<(), Er
     })
 }
 
-/// Both databases can hold any time up to the year 9999.
+/// Both databases can hold any time from the year 1 to the year 9999.
 pub(crate) fn check_due(due: Option<SystemTime>) -> Result<(), Error> {
+    due.map_or(Ok(()), |due| check_time("due_at", due).map(drop))
+}
+
+/// A time as the database's microseconds, when it can hold it.
+pub(crate) fn check_time(param: &'static str, time: SystemTime) -> Result<i64, Error> {
+    const EARLIEST: i64 = -62_135_596_800_000_000;
     const LATEST: i64 = 253_402_300_799_000_000;
-    match due.map(micros) {
-        Some(micros) if !(-LATEST..=LATEST).contains(&micros) => {
-            Err(ErrorKind::OutOfRange { param: "due_at" }.with("must lie before the year 10000"))
-        }
-        _ => Ok(()),
+    let micros = micros(time);
+    if !(EARLIEST..=LATEST).contains(&micros) {
+        return Err(ErrorKind::OutOfRange { param }.with("must lie between the years 1 and 9999"));
     }
+    Ok(micros)
 }

@@ -12,6 +12,10 @@ use crate::sql::{Dialect, Migration, Names, migrations};
 /// The version under which the checksum of functions and views is recorded.
 pub(crate) const FUNCTIONS_VERSION: i64 = 0;
 
+/// Raise it with every change of a function or view. A program with an older revision leaves the newer
+/// ones alone, so that old and new can run side by side.
+const FUNCTIONS_REVISION: u32 = 1;
+
 /// What a driver needs in order to deploy.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -78,11 +82,39 @@ impl Plan {
                 )
             })
             .collect();
-        let functions = checksum(&self.functions);
-        if !missing.is_empty() || known(FUNCTIONS_VERSION) != Some(&functions) {
+        let functions = self.functions_checksum();
+        let newer =
+            known(FUNCTIONS_VERSION).is_some_and(|known| revision(known) > FUNCTIONS_REVISION);
+        if !newer && (!missing.is_empty() || known(FUNCTIONS_VERSION) != Some(&functions)) {
             missing.push((FUNCTIONS_VERSION, "functions", functions, &self.functions));
         }
         Ok(missing)
+    }
+
+    fn functions_checksum(&self) -> String {
+        format!("{FUNCTIONS_REVISION}-{}", checksum(&self.functions))
+    }
+
+    /// The tables and indexes, by name as the catalog knows them.
+    pub(crate) fn relations(&self, dialect: Dialect, names: &Names) -> Vec<String> {
+        let schema = names.fill(dialect, &names.outbox, "{schema}");
+        let lines = self
+            .migrations
+            .iter()
+            .flat_map(|migration| migration.sql.lines());
+        lines
+            .filter_map(|line| {
+                let table = line.strip_prefix("CREATE TABLE ").map(|rest| (rest, false));
+                let index = line.strip_prefix("CREATE INDEX ").map(|rest| (rest, true));
+                let (rest, is_index) = table.or(index)?;
+                let name = rest.split(' ').next()?;
+                Some(match dialect {
+                    Dialect::Sqlite => name.trim_matches('"').to_owned(),
+                    Dialect::Postgres if is_index => format!("{schema}.{name}"),
+                    Dialect::Postgres => name.to_owned(),
+                })
+            })
+            .collect()
     }
 
     /// The functions and views, by name as SQL writes it. They are applied again when one is lost.
@@ -156,7 +188,7 @@ impl Plan {
                 dialect,
                 migration.version,
                 migration.name,
-                &migration.sql,
+                &checksum(&migration.sql),
             ));
         }
         script.push_str(&self.functions);
@@ -164,12 +196,12 @@ impl Plan {
             dialect,
             FUNCTIONS_VERSION,
             "functions",
-            &self.functions,
+            &self.functions_checksum(),
         ));
         script
     }
 
-    fn record_line(&self, dialect: Dialect, version: i64, name: &str, sql: &str) -> String {
+    fn record_line(&self, dialect: Dialect, version: i64, name: &str, checksum: &str) -> String {
         let parameter = |number: u8| match dialect {
             Dialect::Postgres => format!("${number}"),
             Dialect::Sqlite => format!("?{number}"),
@@ -178,9 +210,17 @@ impl Plan {
             .record_version
             .replace(&parameter(1), &version.to_string())
             .replace(&parameter(2), &format!("'{name}'"))
-            .replace(&parameter(3), &format!("'{}'", checksum(sql)));
+            .replace(&parameter(3), &format!("'{checksum}'"));
         format!("{}\n", record)
     }
+}
+
+/// The revision in a checksum of functions.
+fn revision(checksum: &str) -> u32 {
+    let revision = checksum
+        .split_once('-')
+        .map(|(revision, _)| revision.parse());
+    revision.and_then(Result::ok).unwrap_or(0)
 }
 
 /// A checksum of a migration's text. It guards against mistakes, not against attackers.
@@ -234,6 +274,31 @@ mod tests {
             r#""infra"."outbox_all""#,
         ] {
             assert!(plan.replaceable().contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn newer_functions_are_left_alone() {
+        let plan = plan();
+        let mut applied = all(&plan);
+        let functions = applied
+            .iter_mut()
+            .find(|(version, _)| *version == FUNCTIONS_VERSION);
+        functions.expect("functions").1 = format!("{}-other", FUNCTIONS_REVISION + 1);
+        plan.verify(Some(&applied)).expect("complete");
+        assert!(plan.missing(&applied).expect("missing").is_empty());
+    }
+
+    #[test]
+    fn tables_and_indexes_are_known_by_name() {
+        let plan = plan();
+        let relations = plan.relations(Dialect::Postgres, &Names::default());
+        for name in [
+            r#""infra"."outbox""#,
+            r#""infra"."outbox_ready""#,
+            r#""infra"."outbox_done_rest""#,
+        ] {
+            assert!(relations.iter().any(|known| known == name), "{name}");
         }
     }
 

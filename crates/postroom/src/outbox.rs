@@ -8,7 +8,10 @@ use uuid::Uuid;
 use crate::error::{Error, ErrorKind};
 use crate::id::{MessageId, OwnerToken, WorkItemId};
 use crate::join::NO_JOIN;
-use crate::message::{Counts, Message, OutboxMessage, Receipt, State, headers_text, micros};
+use crate::message::{
+    Counts, Message, OutboxMessage, Receipt, State, check_optional_name, check_time, headers_text,
+    micros,
+};
 use crate::sql::{Call, Queue, Statement, Value};
 use crate::store::{Abandon, Cutoff, Store, Target, duration_micros, retention_micros};
 use crate::tx::{Executor, run_in};
@@ -280,7 +283,7 @@ impl Outbox {
             .catalog
             .outbox
             .list
-            .call(list.values(list.state.code())?);
+            .call(list.values(&[list.state.code()])?);
         let rows = self.store.read("list", "outbox", call).await?;
         rows.into_iter().map(OutboxMessage::shown).collect()
     }
@@ -347,7 +350,7 @@ impl Outbox {
     /// When the database fails.
     pub async fn cleanup_before(&self, before: SystemTime) -> Result<u64, Error> {
         self.store
-            .cleanup(Queue::Outbox, Cutoff::Before(micros(before)))
+            .cleanup(Queue::Outbox, Cutoff::Before(check_time("before", before)?))
             .await
     }
 
@@ -423,17 +426,14 @@ impl<S> List<S> {
         self
     }
 
-    pub(crate) fn limit_rows(&self) -> usize {
-        usize::try_from(self.limit).unwrap_or(usize::MAX)
-    }
-
-    pub(crate) fn values(&self, code: i64) -> Result<Vec<Value>, Error> {
+    pub(crate) fn values(&self, codes: &[i64]) -> Result<Vec<Value>, Error> {
         if !(1..=10_000).contains(&self.limit) {
             return Err(ErrorKind::OutOfRange { param: "limit" }.with("expected 1 to 10000"));
         }
+        check_optional_name("topic", self.topic.as_deref())?;
         let after = self.after.map(WorkItemId::as_uuid);
         Ok(vec![
-            code.into(),
+            Value::Ints(codes.iter().copied().map(Some).collect()),
             self.topic.clone().into(),
             after.into(),
             self.limit.into(),
@@ -486,8 +486,8 @@ impl Enqueue {
                 .call(vec![owner.into(), id.into()])
                 .needs(ErrorKind::LeaseLost)
         });
-        enqueue.calls.splice(0..0, held);
-        enqueue.calls.push(store.catalog.outbox.ack.call(ack));
+        let ack = store.catalog.outbox.ack.call(ack);
+        enqueue.calls.splice(0..0, held.chain([ack]));
         enqueue
     }
 
@@ -544,15 +544,19 @@ fn receipt(message: &Message) -> Receipt {
 }
 
 fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
-    store.catalog.enqueue.call(vec![
-        receipt.work_item_id.as_uuid().into(),
-        receipt.message_id.as_uuid().into(),
-        message.topic.as_str().into(),
-        message.payload.as_str().into(),
-        headers_text(&message.headers).into(),
-        correlation(message).into(),
-        message.due_at.map(micros).into(),
-    ])
+    store
+        .catalog
+        .enqueue
+        .call(vec![
+            receipt.work_item_id.as_uuid().into(),
+            receipt.message_id.as_uuid().into(),
+            message.topic.as_str().into(),
+            message.payload.as_str().into(),
+            headers_text(&message.headers).into(),
+            correlation(message).into(),
+            message.due_at.map(micros).into(),
+        ])
+        .quick()
 }
 
 /// Which message is a step of which join.

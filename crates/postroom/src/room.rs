@@ -9,7 +9,7 @@ use crate::join::Joins;
 use crate::migrate::Plan;
 use crate::options::Options;
 use crate::outbox::Outbox;
-use crate::sql::{Catalog, Dialect, Operation, Script, operations};
+use crate::sql::{Catalog, Dialect, Operation, Script, Value, operations};
 use crate::store::Store;
 use crate::transport::TransportOutbox;
 
@@ -57,6 +57,8 @@ impl Postroom {
                 join_wait_topic: options.join_wait_topic,
                 outbox_watermark: Default::default(),
                 inbox_watermark: Default::default(),
+                outbox_reaped: Default::default(),
+                inbox_reaped: Default::default(),
             }),
         };
         room.store
@@ -106,7 +108,9 @@ impl Postroom {
     /// When the schema is newer than this library, when a migration was changed after it was applied,
     /// and when the database refuses.
     pub async fn deploy(&self) -> Result<(), Error> {
-        self.store.db.deploy(self.plan()?).await
+        let plan = self.plan()?;
+        self.store.db.deploy(plan.clone()).await?;
+        self.check_relations(&plan).await
     }
 
     /// Checks that the schema is there, complete, and this library's.
@@ -117,9 +121,32 @@ impl Postroom {
         let plan = self.plan()?;
         let applied = self.store.db.applied(plan.clone()).await?;
         plan.verify(applied.as_deref())?;
+        self.check_relations(&plan).await?;
         // The record may be right and the tables wrong, if somebody changed them by hand: a statement
         // that can be prepared has all that it needs.
         self.store.db.prepare(self.store.catalog.scripts()).await
+    }
+
+    /// What was deployed and is gone was removed by hand, and is not put back by guessing.
+    async fn check_relations(&self, plan: &Plan) -> Result<(), Error> {
+        let dialect = self.dialect();
+        let missing = Script::parse(
+            dialect,
+            match dialect {
+                Dialect::Postgres => include_str!("sql/postgres/migrations/missing.sql"),
+                Dialect::Sqlite => include_str!("sql/sqlite/migrations/missing.sql"),
+            },
+        );
+        let relations = plan.relations(dialect, &self.store.names);
+        let values = vec![Value::Texts(relations.into_iter().map(Some).collect())];
+        let output = self.store.db.read(missing.call(values)).await?;
+        match output.rows.into_iter().next() {
+            None => Ok(()),
+            Some(mut row) => Err(ErrorKind::Schema.with(format!(
+                "{} was removed by hand, and deploy does not repair tables; restore it as `postroom schema print` shows it",
+                row.text()?
+            ))),
+        }
     }
 
     fn plan(&self) -> Result<Plan, Error> {

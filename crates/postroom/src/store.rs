@@ -27,6 +27,8 @@ pub(crate) struct Store {
     pub(crate) join_wait_topic: String,
     pub(crate) outbox_watermark: Watermark,
     pub(crate) inbox_watermark: Watermark,
+    pub(crate) outbox_reaped: Mutex<Option<Instant>>,
+    pub(crate) inbox_reaped: Mutex<Option<Instant>>,
 }
 
 /// The longest lease and delay.
@@ -34,6 +36,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The largest claim.
 const LARGEST_BATCH: usize = 10_000;
+
+/// The largest claim that is quick enough to run where its caller is.
+const QUICK_BATCH: usize = 100;
 
 /// How many rows one transaction of a cleanup deletes.
 pub(crate) const CLEANUP_BATCH: i64 = 5_000;
@@ -71,6 +76,11 @@ impl Store {
         let call = sql
             .claim
             .call(vec![owner.into(), lease.into(), limit.into(), from.into()]);
+        let call = if batch <= QUICK_BATCH {
+            call.quick()
+        } else {
+            call
+        };
         let rows = self
             .observed("claim", name, self.db.run(vec![call]))
             .await?
@@ -97,7 +107,7 @@ impl Store {
         let Some(ids) = target.ids() else {
             return Ok(Vec::new());
         };
-        let call = target.sql.ack.call(self.ack_values(owner, ids));
+        let call = target.sql.ack.call(self.ack_values(owner, ids)).quick();
         self.settle("ack", target, vec![call]).await
     }
 
@@ -122,11 +132,11 @@ impl Store {
             return Ok(Vec::new());
         };
         let errors = Value::Texts(vec![stored_error(error)]);
-        let call =
-            target
-                .sql
-                .fail
-                .call(vec![owner.into(), ids, errors, self.worker.as_str().into()]);
+        let call = target
+            .sql
+            .fail
+            .call(vec![owner.into(), ids, errors, self.worker.as_str().into()])
+            .quick();
         self.settle("fail", target, vec![call]).await
     }
 
@@ -152,8 +162,12 @@ impl Store {
             Value::Texts(vec![how.error.as_deref().and_then(stored_error)]),
             Value::Ints(vec![Some(i64::from(how.deferred))]),
         ];
-        self.settle("abandon", target, vec![target.sql.abandon.call(values)])
-            .await
+        self.settle(
+            "abandon",
+            target,
+            vec![target.sql.abandon.call(values).quick()],
+        )
+        .await
     }
 
     /// Extends the leases that `owner` still holds among `ids`; the others are lost.
@@ -168,7 +182,11 @@ impl Store {
         let Some(ids) = target.ids() else {
             return Ok(Vec::new());
         };
-        let call = target.sql.renew.call(vec![owner.into(), ids, lease.into()]);
+        let call = target
+            .sql
+            .renew
+            .call(vec![owner.into(), ids, lease.into()])
+            .quick();
         self.settle("renew", target, vec![call]).await
     }
 
@@ -228,6 +246,24 @@ impl Store {
         counter!("postroom_reaped_total", "store" => self.identifier.clone(), "queue" => name)
             .increment(reaped);
         Ok(reaped)
+    }
+
+    /// Frees expired leases, unless this was done within the last minute: it looks at every live message.
+    pub(crate) async fn reap_now_and_then(&self, queue: Queue) -> Result<u64, Error> {
+        const PERIOD: Duration = Duration::from_secs(60);
+        let last = match queue {
+            Queue::Outbox => &self.outbox_reaped,
+            Queue::Inbox => &self.inbox_reaped,
+        };
+        let due = {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let due = last.is_none_or(|last| last.elapsed() >= PERIOD);
+            if due {
+                *last = Some(Instant::now());
+            }
+            due
+        };
+        if due { self.reap(queue).await } else { Ok(0) }
     }
 
     /// Makes dead messages ready again.

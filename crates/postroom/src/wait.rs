@@ -93,12 +93,14 @@ impl Joins {
         let outbox = Outbox {
             store: self.store.clone(),
         };
-        let Some((wait, join)) = self.waited_for(message).await? else {
-            let error = "the join of this wait message does not exist";
-            self.store
-                .log_failed("outbox", &message.topic, &message.message_id, error);
-            let failed = outbox.fail(owner, &[message.id], error).await?;
-            return self.decided(message, &failed, WaitDecision::UnknownJoin);
+        let (wait, join) = match self.waited_for(message).await? {
+            Waited::For(wait, join) => (wait, join),
+            Waited::ForNothing(decision, error) => {
+                self.store
+                    .log_failed("outbox", &message.topic, &message.message_id, &error);
+                let failed = outbox.fail(owner, &[message.id], &error).await?;
+                return self.decided(message, &failed, decision);
+            }
         };
         if join.status == JoinStatus::Pending {
             let released = outbox
@@ -119,28 +121,38 @@ impl Joins {
         self.decided(message, &[message.id], decision)
     }
 
-    /// The wait and its join as it stands, after late steps were counted; `None` when there is none.
-    async fn waited_for(
-        &self,
-        message: &OutboxMessage,
-    ) -> Result<Option<(JoinWait, crate::Join)>, Error> {
-        let Ok(wait) = serde_json::from_str::<JoinWait>(&message.payload) else {
-            return Ok(None);
+    /// The wait and its join as it stands, after late steps were counted.
+    async fn waited_for(&self, message: &OutboxMessage) -> Result<Waited, Error> {
+        // The reason must not quote the payload, so serde's own words are left out.
+        let Ok(mut wait) = serde_json::from_str::<JoinWait>(&message.payload) else {
+            let error = "the payload is not a join wait".to_owned();
+            return Ok(Waited::ForNothing(WaitDecision::Invalid, error));
         };
-        let id = JoinId::from_uuid(wait.join_id);
-        match self.get(id).await? {
-            Some(join) if join.status == JoinStatus::Pending => {
-                // A step that was attached after its ack is counted by nobody else.
-                let counted = self.reconcile(id).await?;
-                let join = if counted > 0 {
-                    self.get(id).await?
-                } else {
-                    Some(join)
-                };
-                Ok(join.map(|join| (wait, join)))
-            }
-            join => Ok(join.map(|join| (wait, join))),
+        wait.on_fail_topic = wait.on_fail_topic.filter(|topic| !topic.is_empty());
+        if let Err(error) = wait.check() {
+            return Ok(Waited::ForNothing(WaitDecision::Invalid, error.to_string()));
         }
+        let id = JoinId::from_uuid(wait.join_id);
+        let mut join = self.get(id).await?;
+        if join
+            .as_ref()
+            .is_some_and(|join| join.status == JoinStatus::Pending)
+        {
+            // A step that was attached after its ack is counted by nobody else.
+            match self.reconcile(id).await {
+                Ok(0) => {}
+                Ok(_) => join = self.get(id).await?,
+                Err(error) if error.kind() == NO_JOIN => join = None,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(match join {
+            Some(join) => Waited::For(wait, join),
+            None => {
+                let error = format!("the join {id} does not exist");
+                Waited::ForNothing(WaitDecision::UnknownJoin, error)
+            }
+        })
     }
 
     fn decided(
@@ -155,6 +167,13 @@ impl Joins {
         tracing::debug!(store = %self.store.identifier, message_id = %message.message_id, ?decision, "handled a join wait");
         Ok(decision)
     }
+}
+
+/// What a wait message turned out to be about.
+enum Waited {
+    For(JoinWait, crate::Join),
+    /// No retry can help: what to tell the caller, and what to store with the dead message.
+    ForNothing(WaitDecision, String),
 }
 
 /// What became of a wait message.
@@ -172,6 +191,8 @@ pub enum WaitDecision {
     Cancelled,
     /// There is no such join: the message is dead.
     UnknownJoin,
+    /// The payload is not a wait, or not a valid one: the message is dead.
+    Invalid,
 }
 
 /// What a wait message carries: which join, and what to enqueue when it has finished.

@@ -10,6 +10,7 @@ use crate::id::{OwnerToken, WorkItemId};
 use crate::inbox::Inbox;
 use crate::message::{InboxMessage, OutboxMessage};
 use crate::outbox::Outbox;
+use crate::sql::Queue;
 use crate::store::{Abandon, Store};
 
 /// What became of a message after its handler ran.
@@ -37,7 +38,12 @@ impl Outbox {
         batch: usize,
         patience: Duration,
     ) -> Result<Vec<OutboxMessage>, Error> {
-        waiting(patience, || self.claim(owner, lease, batch), || self.reap()).await
+        waiting(
+            patience,
+            || self.claim(owner, lease, batch),
+            || self.store.reap_now_and_then(Queue::Outbox),
+        )
+        .await
     }
 
     /// Runs a handler on a message that `owner` has claimed: success acks it, an error hands it back with
@@ -103,7 +109,12 @@ impl Inbox {
         batch: usize,
         patience: Duration,
     ) -> Result<Vec<InboxMessage>, Error> {
-        waiting(patience, || self.claim(owner, lease, batch), || self.reap()).await
+        waiting(
+            patience,
+            || self.claim(owner, lease, batch),
+            || self.store.reap_now_and_then(Queue::Inbox),
+        )
+        .await
     }
 
     /// Runs a handler on a message that `owner` has claimed: see [`Outbox::handle`].

@@ -179,7 +179,20 @@ impl Table {
         )
     }
 
+    /// Writes docs/CONFORMANCE.md, unless a test failed.
     pub(crate) fn commit(&self) -> Result<()> {
+        let failed: Vec<&str> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.sqlite == Outcome::Failed || entry.postgres == Outcome::Failed)
+            .map(|entry| entry.id.as_str())
+            .collect();
+        if !failed.is_empty() {
+            bail!(
+                "docs/CONFORMANCE.md is not written: tests failed for {}",
+                failed.join(", ")
+            );
+        }
         std::fs::write(committed(), self.markdown()).context("writing docs/CONFORMANCE.md")
     }
 
@@ -229,10 +242,10 @@ impl Shown {
 fn outcome(results: &Results, tests: &[Shown], database: &str, is_here: bool) -> Outcome {
     let mut outcome = Outcome::None;
     for test in tests {
-        let runs = results
-            .tests
-            .iter()
-            .filter(|((target, name), _)| test.is(target, name) && name.contains(database));
+        let runs = results.tests.iter().filter(|((target, name), _)| {
+            let module = name.rsplit_once("::").map_or("", |(module, _)| module);
+            test.is(target, name) && module.contains(database)
+        });
         for (_, passed) in runs {
             outcome = match (outcome, passed) {
                 (Outcome::Failed, _) | (_, false) => Outcome::Failed,
@@ -368,5 +381,39 @@ mod tests {
         let ids: Vec<&str> = claims.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(ids, ["OBX-001", "C-18", "JOIN-002"]);
         assert!(claims.iter().all(|(_, name)| name == "it_works"));
+    }
+
+    #[test]
+    fn the_database_is_told_by_the_module_not_by_the_tests_name() {
+        let name = "like_postgres";
+        let mut results = Results::default();
+        results.tests.insert(
+            ("conformance".to_owned(), format!("claim::sqlite::{name}")),
+            true,
+        );
+        let tests = [Shown {
+            target: "conformance".to_owned(),
+            module: "claim".to_owned(),
+            name: name.to_owned(),
+        }];
+        assert_eq!(outcome(&results, &tests, "sqlite", true), Outcome::Passed);
+        assert_eq!(outcome(&results, &tests, "postgres", true), Outcome::None);
+    }
+
+    #[test]
+    fn a_table_with_a_failure_is_not_written() {
+        let table = Table {
+            entries: vec![Entry {
+                id: "OBX-001".to_owned(),
+                scope: "core".to_owned(),
+                level: "M".to_owned(),
+                text: String::new(),
+                tests: Vec::new(),
+                sqlite: Outcome::Passed,
+                postgres: Outcome::Failed,
+            }],
+        };
+        let error = table.commit().expect_err("refused").to_string();
+        assert!(error.contains("OBX-001"), "{error}");
     }
 }

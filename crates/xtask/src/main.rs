@@ -21,7 +21,7 @@ struct Arguments {
 enum Task {
     /// Runs all tests against real databases: private ones that it starts and stops. Missing servers
     /// are installed where that is possible (Debian, as root); else their tests are left out, and it
-    /// says so.
+    /// says so; with CI=true it fails instead.
     Test {
         /// Passed on to `cargo test`, such as a name to run only some tests.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -42,6 +42,9 @@ pub(crate) fn tests(selection: &[&str], rest: &[String]) -> Result<Results> {
         Some(server) => {
             command.env(URL_VARIABLE, server.url());
         }
+        None if std::env::var("CI").is_ok_and(|value| value == "true") => bail!(
+            "PostgreSQL is not here and could not be installed: with CI=true its tests must run"
+        ),
         None => {
             eprintln!("\nPostgreSQL is not here: its tests are NOT RUN\n");
             filters.extend(["--skip", "postgres", "--skip", "diesel_async"].map(str::to_owned));

@@ -8,7 +8,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+};
 use tokio_postgres::Config;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 use uuid::Uuid;
@@ -43,6 +45,11 @@ impl Postgres {
         if config.get_application_name().is_none() {
             config.application_name("postroom");
         }
+        // A peer that has vanished must not hold a call for hours.
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(30));
+        }
+        config.keepalives_idle(config.get_keepalives_idle().min(Duration::from_secs(30)));
         let place = place(&config);
         let manager = Manager::from_config(
             config,
@@ -51,7 +58,21 @@ impl Postgres {
                 recycling_method: RecyclingMethod::Fast,
             },
         );
-        let pool = Pool::builder(manager)
+        let mut pool = Pool::builder(manager);
+        if options.prepared_statements {
+            // The functions look again after they have locked; under another level they would not see
+            // more than before, and refuse. Behind a pooler a setting of the session does not hold.
+            pool = pool.post_create(Hook::async_fn(|client, _| {
+                Box::pin(async move {
+                    let settings = "SET default_transaction_isolation = 'read committed'";
+                    client
+                        .batch_execute(settings)
+                        .await
+                        .map_err(HookError::Backend)
+                })
+            }));
+        }
+        let pool = pool
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(Duration::from_secs(30)))
@@ -70,7 +91,9 @@ impl Postgres {
     async fn connection(&self) -> Result<Object, Error> {
         use deadpool_postgres::PoolError;
         self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => database_error(&error),
+            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
+                database_error(&error)
+            }
             PoolError::Timeout(_) => ErrorKind::Transient.with(
                 "no connection became free in time; raise `connections` or look for slow calls",
             ),
@@ -128,14 +151,22 @@ impl Database for Postgres {
 
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            let connection = self.connection().await?;
+            let mut connection = self.connection().await?;
+            // In one transaction, so that a pooler keeps to one server.
+            let transaction = connection
+                .transaction()
+                .await
+                .map_err(|error| database_error(&error))?;
             for part in scripts.iter().flat_map(|script| &script.parts) {
-                connection
+                transaction
                     .prepare(&part.sql)
                     .await
                     .map_err(|error| database_error(&error))?;
             }
-            Ok(())
+            transaction
+                .rollback()
+                .await
+                .map_err(|error| database_error(&error))
         })
     }
 
@@ -312,18 +343,18 @@ async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
         .batch_execute(&format!("{}{}", plan.create_schema, plan.create_versions))
         .await
         .map_err(|error| database_error(&error))?;
+    // Statements without a name: they work behind a pooler too.
     let rows = transaction
-        .query(&plan.select_versions, &[])
+        .query_typed(&plan.select_versions, &[])
         .await
         .map_err(|error| database_error(&error))?;
     let mut applied: Vec<(i64, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let lost = "SELECT FROM unnest($1::text[]) AS n WHERE to_regproc(n) IS NULL AND to_regclass(n) IS NULL";
-    if transaction
-        .execute(lost, &[&plan.replaceable()])
+    let lost = include_str!("../sql/postgres/migrations/lost.sql");
+    let lost = transaction
+        .query_typed(lost, &[(&plan.replaceable(), Type::TEXT_ARRAY)])
         .await
-        .map_err(|error| database_error(&error))?
-        > 0
-    {
+        .map_err(|error| database_error(&error))?;
+    if !lost.is_empty() {
         applied.retain(|(version, _)| *version != FUNCTIONS_VERSION);
     }
     for (version, name, checksum, sql) in plan.missing(&applied)? {
@@ -332,7 +363,14 @@ async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
             .await
             .map_err(|error| database_error(&error))?;
         transaction
-            .execute(&plan.record_version, &[&version, &name, &checksum])
+            .query_typed(
+                &plan.record_version,
+                &[
+                    (&version, Type::INT8),
+                    (&name, Type::TEXT),
+                    (&checksum, Type::TEXT),
+                ],
+            )
             .await
             .map_err(|error| database_error(&error))?;
         if version != FUNCTIONS_VERSION {
@@ -346,7 +384,7 @@ async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
 }
 
 async fn applied(connection: &Object, plan: &Plan) -> Result<Option<Vec<(i64, String)>>, Error> {
-    match connection.query(&plan.select_versions, &[]).await {
+    match connection.query_typed(&plan.select_versions, &[]).await {
         Ok(rows) => Ok(Some(
             rows.iter().map(|row| (row.get(0), row.get(1))).collect(),
         )),
@@ -373,7 +411,7 @@ pub(crate) fn database_error(error: &tokio_postgres::Error) -> Error {
     let Some(database) = error.as_db_error() else {
         // The client's own words: it names no kinds.
         return match error.to_string().as_str() {
-            "authentication error" => ErrorKind::Database.with("the server asks for credentials that the URL does not give"),
+            "authentication error" | "invalid configuration" => ErrorKind::Database.with("the server asks for credentials that the URL does not give"),
             "error performing TLS handshake" => ErrorKind::Transient
                 .with("no TLS connection could be made: the server offers none, or its certificate is not trusted"),
             "connection closed" | "error communicating with the server" | "timeout waiting for server" => {
@@ -388,11 +426,13 @@ pub(crate) fn database_error(error: &tokio_postgres::Error) -> Error {
         "42P01" | "3F000" | "42883" | "42703" => ErrorKind::Schema.with(
             "a table, column or function is missing; run `deploy()` or `postroom schema deploy`",
         ),
+        "42P07" => ErrorKind::Schema
+            .with("a table of this name belongs to somebody else; choose other table names"),
         "23503" => ErrorKind::NotFound { what: "join" }.with("no join has this id"),
         "23505" => {
             ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before")
         }
-        "40P01" | "40001" | "55P03" | "53300" | "57014" => {
+        "40P01" | "40001" | "55P03" | "53100" | "53200" | "53300" | "57014" | "25006" => {
             ErrorKind::Transient.with(database.message())
         }
         _ if code.starts_with("08") || code.starts_with("57P") => {

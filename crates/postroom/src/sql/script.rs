@@ -30,6 +30,7 @@ pub(crate) struct Call {
     /// What it means when the first statement changes no row. Such a call is an error and its
     /// transaction is undone.
     pub(crate) needs: Option<ErrorKind>,
+    quick: bool,
 }
 
 impl Script {
@@ -50,6 +51,7 @@ impl Script {
             script: Arc::clone(self),
             values,
             needs: None,
+            quick: false,
         }
     }
 }
@@ -59,6 +61,24 @@ impl Call {
     pub(crate) fn needs(mut self, kind: ErrorKind) -> Self {
         self.needs = Some(kind);
         self
+    }
+
+    /// Says that the call touches few rows.
+    pub(crate) fn quick(mut self) -> Self {
+        self.quick = true;
+        self
+    }
+
+    /// Whether it may run where its caller is: it was said to be quick, and carries little.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn is_small(&self) -> bool {
+        let bytes = |value: &Value| match value {
+            Value::Text(Some(text)) => text.len(),
+            Value::Bytes(Some(bytes)) => bytes.len(),
+            Value::Uuids(ids) => ids.len() * 500,
+            _ => 0,
+        };
+        self.quick && self.values.iter().map(bytes).sum::<usize>() <= 64 * 1024
     }
 
     /// Checks what the first statement changed against what the call needs.

@@ -5,4 +5,4 @@ mod envelope;
 mod outbox;
 
 pub use envelope::{Endpoint, Envelope};
-pub use outbox::{OutboxState, TransportMessage, TransportOutbox};
+pub use outbox::{Loaded, OutboxState, TransportMessage, TransportOutbox};

@@ -102,9 +102,9 @@ impl TransportOutbox {
         held.retain(|_, (_, loaded)| now.duration_since(*loaded) < self.lease * 10);
         held.extend(messages.iter().map(|message| (message.id, (owner, now))));
         drop(held);
+        let messages = messages.into_iter();
         Ok(messages
-            .into_iter()
-            .map(TransportMessage::from_outbox)
+            .map(|message| TransportMessage::from_outbox(message, Some(owner)))
             .collect())
     }
 
@@ -112,12 +112,12 @@ impl TransportOutbox {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn mark_dispatched(&self, id: &str) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else {
+    pub async fn mark_dispatched(&self, message: impl Into<Loaded<'_>>) -> Result<(), Error> {
+        let Some((id, owner)) = self.held(message.into()) else {
             return Ok(());
         };
         self.outbox.ack(owner, &[id]).await?;
-        self.release(id);
+        self.release(id, owner);
         Ok(())
     }
 
@@ -128,16 +128,16 @@ impl TransportOutbox {
     /// When the database fails.
     pub async fn mark_failed(
         &self,
-        id: &str,
+        message: impl Into<Loaded<'_>>,
         error: &str,
         retry_after: Option<Duration>,
     ) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else {
+        let Some((id, owner)) = self.held(message.into()) else {
             return Ok(());
         };
         let how = Abandon::after(retry_after.unwrap_or_default()).error(error);
         self.outbox.abandon(owner, &[id], how).await?;
-        self.release(id);
+        self.release(id, owner);
         Ok(())
     }
 
@@ -145,12 +145,16 @@ impl TransportOutbox {
     ///
     /// # Errors
     /// When the database fails.
-    pub async fn mark_poisoned(&self, id: &str, error: &str) -> Result<(), Error> {
-        let Some((id, owner)) = self.held(id) else {
+    pub async fn mark_poisoned(
+        &self,
+        message: impl Into<Loaded<'_>>,
+        error: &str,
+    ) -> Result<(), Error> {
+        let Some((id, owner)) = self.held(message.into()) else {
             return Ok(());
         };
         self.outbox.fail(owner, &[id], error).await?;
-        self.release(id);
+        self.release(id, owner);
         Ok(())
     }
 
@@ -171,20 +175,53 @@ impl TransportOutbox {
             .outbox
             .get(id.parse()?)
             .await?
-            .map(TransportMessage::from_outbox))
+            .map(|message| TransportMessage::from_outbox(message, None)))
     }
 
-    fn held(&self, id: &str) -> Option<(WorkItemId, OwnerToken)> {
-        let id: WorkItemId = id.parse().ok()?;
+    fn held(&self, message: Loaded<'_>) -> Option<(WorkItemId, OwnerToken)> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(&id).map(|(owner, _)| (id, *owner))
+        match message {
+            Loaded::Message(message) => Some((message.id.parse().ok()?, message.owner?)),
+            Loaded::Id(id) => {
+                let id: WorkItemId = id.parse().ok()?;
+                held.get(&id).map(|(owner, _)| (id, *owner))
+            }
+        }
     }
 
-    fn release(&self, id: WorkItemId) {
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&id);
+    /// Somebody else may have loaded it meanwhile: his entry stays.
+    fn release(&self, id: WorkItemId, owner: OwnerToken) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.get(&id).is_some_and(|(holder, _)| *holder == owner) {
+            held.remove(&id);
+        }
+    }
+}
+
+/// Which loaded message a mark is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Loaded<'a> {
+    /// The message as it was loaded: whoever loaded it before, or after, is not meant.
+    Message(&'a TransportMessage),
+    /// Whoever loaded the message with this id last, here.
+    Id(&'a str),
+}
+
+impl<'a> From<&'a TransportMessage> for Loaded<'a> {
+    fn from(message: &'a TransportMessage) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl<'a> From<&'a str> for Loaded<'a> {
+    fn from(id: &'a str) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl<'a> From<&'a String> for Loaded<'a> {
+    fn from(id: &'a String) -> Self {
+        Self::Id(id)
     }
 }
 
@@ -210,6 +247,8 @@ pub struct TransportMessage {
     pub scheduled_at: Option<SystemTime>,
     /// What went wrong last.
     pub error_message: Option<String>,
+    /// Under which token it was loaded, if it was.
+    owner: Option<OwnerToken>,
 }
 
 /// Where a message stands, in a transport's words.
@@ -228,7 +267,7 @@ pub enum OutboxState {
 }
 
 impl TransportMessage {
-    fn from_outbox(message: OutboxMessage) -> Self {
+    fn from_outbox(message: OutboxMessage, owner: Option<OwnerToken>) -> Self {
         let state = match message.state {
             State::Ready if message.progress.attempt_count > 0 => OutboxState::Failed,
             State::Ready => OutboxState::Pending,
@@ -262,6 +301,7 @@ impl TransportMessage {
                 address: message.topic.clone(),
             },
             envelope: to_envelope(message),
+            owner,
         }
     }
 }

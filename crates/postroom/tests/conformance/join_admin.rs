@@ -207,7 +207,7 @@ async fn a_cleanup_removes_old_finished_joins_with_their_members_and_no_pending_
         finished(&fixture, false).await,
         cancelled,
     ];
-    joins
+    let wait = joins
         .enqueue_wait(&JoinWait::new(old[0], "next", ""))
         .await
         .unwrap();
@@ -218,7 +218,14 @@ async fn a_cleanup_removes_old_finished_joins_with_their_members_and_no_pending_
     let young = finished(&fixture, true).await;
 
     assert_eq!(joins.cleanup(20 * DAY).await.unwrap(), 0);
-    assert_eq!(joins.cleanup(7 * DAY).await.unwrap(), 3);
+    assert_eq!(joins.cleanup(7 * DAY).await.unwrap(), 2);
+    assert!(
+        joins.get(old[0]).await.unwrap().is_some(),
+        "a message waits for it"
+    );
+    let waits = fixture.room.outbox().ack(owner, &[wait.work_item_id]).await;
+    assert_eq!(waits.unwrap().len(), 1);
+    assert_eq!(joins.cleanup(7 * DAY).await.unwrap(), 1);
 
     for join in old {
         assert_eq!(joins.get(join).await.unwrap(), None);

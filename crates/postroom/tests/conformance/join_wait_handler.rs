@@ -235,31 +235,35 @@ async fn a_wait_for_an_unknown_join_is_failed_not_retried(fixture: Fixture) {
 }
 
 /// Shows JOIN-051, JOIN-052, C-58.
-async fn a_payload_that_is_no_wait_is_failed_without_quoting_it(fixture: Fixture) {
-    fixture
-        .room
-        .outbox()
-        .enqueue(&Message::new("join.wait", "canary"))
-        .await
-        .unwrap();
-    let (owner, waits) = work_off(&fixture).await;
+async fn a_payload_that_is_no_valid_wait_is_failed_without_quoting_it(fixture: Fixture) {
+    let (room, joins) = (&fixture.room, fixture.room.joins());
+    let join = joins.start(&NewJoin::new(1)).await.unwrap();
+    let wait = |topic: &str| {
+        format!(
+            r#"{{"joinId":"{join}","failIfAnyStepFailed":true,"onCompleteTopic":"{topic}","onCompletePayload":"canary"}}"#
+        )
+    };
+    for payload in [
+        "canary".to_owned(),
+        wait(""),
+        wait(&"canary".repeat(100)),
+        wait("a\\u0000b"),
+    ] {
+        let receipt = room
+            .outbox()
+            .enqueue(&Message::new("join.wait", payload))
+            .await
+            .unwrap();
+        let (owner, waits) = work_off(&fixture).await;
+        assert_eq!(waits[0].id, receipt.work_item_id);
 
-    let decision = fixture
-        .room
-        .joins()
-        .handle_wait(owner, &waits[0])
-        .await
-        .unwrap();
+        let decision = joins.handle_wait(owner, &waits[0]).await.unwrap();
 
-    assert_eq!(decision, WaitDecision::UnknownJoin);
-    let wait = fixture
-        .room
-        .outbox()
-        .get(waits[0].id)
-        .await
-        .unwrap()
-        .unwrap();
-    assert!(!wait.progress.last_error.unwrap().contains("canary"));
+        assert_eq!(decision, WaitDecision::Invalid);
+        let wait = room.outbox().get(waits[0].id).await.unwrap().unwrap();
+        assert_eq!(wait.state, State::Dead);
+        assert!(!wait.progress.last_error.unwrap().contains("canary"));
+    }
 }
 
 /// Shows C-34.
@@ -383,7 +387,7 @@ testkit::mount!(
     a_failed_step_without_a_failure_topic_enqueues_nothing,
     failed_steps_may_be_accepted_and_an_empty_payload_is_a_payload,
     a_wait_for_an_unknown_join_is_failed_not_retried,
-    a_payload_that_is_no_wait_is_failed_without_quoting_it,
+    a_payload_that_is_no_valid_wait_is_failed_without_quoting_it,
     a_cancelled_join_acks_the_wait_and_nothing_goes_on,
     a_lost_lease_leaves_neither_ack_nor_continuation,
     steps_that_were_attached_too_late_are_counted_before_saying_not_ready,

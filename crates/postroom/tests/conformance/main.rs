@@ -26,6 +26,7 @@ mod outbox_consistency;
 mod outbox_enqueue;
 mod outbox_reap;
 mod outbox_settle;
+mod races;
 mod schema;
 mod schema_upgrade;
 mod transport;

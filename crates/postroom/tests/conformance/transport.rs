@@ -497,7 +497,30 @@ fn since_1970(time: Option<SystemTime>) -> i64 {
     .unwrap()
 }
 
+/// A dispatcher that comes late marks nothing that another has loaded after it.
+///
+/// Shows C-15, C-19.
+async fn a_late_dispatcher_does_not_mark_for_the_next_one(fixture: Fixture) {
+    let outbox = fixture.room.transport_outbox();
+    let ids = saved(&fixture, 1).await;
+    let first = outbox.load_pending(1).await.unwrap();
+    fixture.expire_leases().await;
+    let second = outbox.load_pending(1).await.unwrap();
+
+    outbox.mark_failed(&first[0], "late", None).await.unwrap();
+    let message = outbox.get(&ids[0]).await.unwrap().unwrap();
+    assert_eq!(
+        (message.state, message.attempts),
+        (OutboxState::Processing, 0)
+    );
+
+    outbox.mark_dispatched(&second[0]).await.unwrap();
+    let message = outbox.get(&ids[0]).await.unwrap().unwrap();
+    assert_eq!(message.state, OutboxState::Dispatched);
+}
+
 testkit::mount!(
+    a_late_dispatcher_does_not_mark_for_the_next_one,
     an_envelope_is_saved_in_the_callers_transaction,
     an_envelope_comes_back_as_it_was,
     a_batch_is_saved_whole_or_not_at_all,

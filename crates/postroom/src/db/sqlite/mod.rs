@@ -1,10 +1,11 @@
 //! SQLite: one connection that writes (`writer.rs`) and one that reads, each with a thread of its own.
 //! What runs on them is in `statements.rs`.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
@@ -138,6 +139,8 @@ impl Path {
             "" => Err(ErrorKind::InvalidArgument { param: "url" }
                 .with("name a file, as in `sqlite:app.db`, or `sqlite::memory:`")),
             ":memory:" => Ok(Self::Memory),
+            path if path.contains('?') => Err(ErrorKind::InvalidArgument { param: "url" }
+                .with("an SQLite URL takes no settings after a question mark; see `Options`")),
             path => Ok(Self::File(PathBuf::from(path))),
         }
     }
@@ -153,9 +156,18 @@ impl Path {
             Self::File(path) => Connection::open_with_flags(path, flags),
             Self::Memory => Connection::open_in_memory(),
         }
-        .map_err(|error| database_error(&error))?;
+        .map_err(|error| cannot_open(&error))?;
         configure(&connection, options, read_only).map_err(|error| database_error(&error))?;
         Ok(connection)
+    }
+}
+
+/// A file that cannot be opened at all is a wrong URL rather than a passing trouble.
+fn cannot_open(error: &rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::CannotOpen) => ErrorKind::InvalidArgument { param: "url" }
+            .with("the file cannot be opened or created; does its folder exist, and may it be written to?"),
+        _ => database_error(error),
     }
 }
 
@@ -180,10 +192,16 @@ fn configure(connection: &Connection, options: &Options, read_only: bool) -> rus
 /// SQLite's own handler sleeps longer and longer, so that whoever waited longest asks least often.
 /// This one asks at a steady, short and uneven pace.
 fn wait_for_other_writers(tries: i32) -> bool {
-    let pace = Duration::from_micros(300 + u64::from(std::process::id() % 7) * 60);
-    let waited = pace.saturating_mul(u32::try_from(tries).unwrap_or(0));
-    thread::sleep(pace);
-    waited < BUSY_LIMIT
+    thread_local! {
+        static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
+    if tries == 0 {
+        SINCE.set(Some(Instant::now()));
+    }
+    thread::sleep(Duration::from_micros(
+        300 + u64::from(std::process::id() % 7) * 60,
+    ));
+    SINCE.get().is_none_or(|since| since.elapsed() < BUSY_LIMIT)
 }
 
 /// Starts a thread that works off jobs until nobody can send any more.

@@ -63,6 +63,7 @@ impl Writer {
         let flight = InFlight::enter(&self.in_flight);
         if flight.alone
             && let [call] = calls.as_slice()
+            && call.is_small()
             && let Some(result) = self.run_on_the_spot(call)
         {
             return result;
@@ -172,8 +173,7 @@ fn commit_group(
 ) -> Option<Job> {
     let connection = &desk.connection;
     if let Err(error) = execute(connection, "BEGIN IMMEDIATE") {
-        let _ = reply.send(Err(error));
-        return None;
+        return answer_all(&error, reply, jobs);
     }
     let mut answers = vec![(run_in_savepoint(connection, calls), reply)];
     let mut alone = None;
@@ -207,16 +207,41 @@ fn commit_group(
     alone
 }
 
+/// Whoever waited behind a call that could not begin has waited as long: all get the same answer.
+fn answer_all(
+    error: &Error,
+    reply: oneshot::Sender<Result<Output, Error>>,
+    jobs: &mpsc::Receiver<Job>,
+) -> Option<Job> {
+    let _ = reply.send(Err(error.clone()));
+    loop {
+        match jobs.try_recv() {
+            Ok(Job::Run { reply, .. }) => {
+                let _ = reply.send(Err(error.clone()));
+            }
+            Ok(job @ Job::Alone(_)) => return Some(job),
+            Err(_) => return None,
+        }
+    }
+}
+
 fn run_in_savepoint(connection: &Connection, calls: &[Call]) -> Result<Output, Error> {
     execute(connection, "SAVEPOINT call")?;
     let result = run_calls(connection, calls);
     if connection.is_autocommit() {
         return result;
     }
-    if result.is_err() {
-        execute(connection, "ROLLBACK TO call")?;
+    let undone = match result {
+        Err(_) => execute(connection, "ROLLBACK TO call"),
+        Ok(_) => Ok(()),
+    };
+    if undone
+        .and_then(|()| execute(connection, "RELEASE call"))
+        .is_err()
+    {
+        // What this call wrote must not be committed with the others: then none of it is.
+        let _ = connection.execute_batch("ROLLBACK");
     }
-    execute(connection, "RELEASE call")?;
     result
 }
 

@@ -7,6 +7,23 @@ SELECT s.work_id, s.source, s.message_id, q.topic, q.payload, q.headers, q.corre
        q.processed_at, q.processed_by,
        CASE s.state WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 2 ELSE coalesce(q.status, 2) END
 FROM {inbox+_seen} AS s
-LEFT JOIN LATERAL (SELECT * FROM {inbox+_all} AS a WHERE a.id = s.work_id LIMIT 1) AS q ON true
+LEFT JOIN LATERAL (
+    SELECT topic, payload, headers, correlation_id, due_time, next_attempt_at, locked_until, owner_token,
+           attempt_count, deferral_count, delivery_count, last_attempt_at, last_error,
+           NULL::timestamptz AS processed_at, NULL::text AS processed_by,
+           CASE WHEN locked_until >= statement_timestamp() THEN 1 ELSE 0 END AS status
+    FROM {inbox}
+    WHERE id = s.work_id
+    UNION ALL
+    SELECT topic, payload, headers, correlation_id, due_time, NULL, NULL, NULL,
+           attempt_count, deferral_count, delivery_count, last_attempt_at, last_error, processed_at, processed_by, 3
+    FROM {inbox+_dead}
+    WHERE id = s.work_id
+    UNION ALL
+    SELECT topic, payload, headers, correlation_id, due_time, NULL, NULL, NULL,
+           attempt_count, deferral_count, delivery_count, last_attempt_at, last_error, processed_at, processed_by, 2
+    FROM {inbox+_done}
+    WHERE id = s.work_id
+    LIMIT 1) AS q ON true
 WHERE s.message_id = $1::text AND ($2::text IS NULL OR s.source = $2::text)
 LIMIT 2

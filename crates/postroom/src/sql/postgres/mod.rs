@@ -47,6 +47,7 @@ pub(super) const FILES: Files = Files {
         (4, "headers", include_str!("migrations/0004_headers.sql")),
     ],
     replaceable: &[
+        (false, include_str!("functions/new_id.sql")),
         (true, include_str!("functions/claim.sql")),
         (false, include_str!("functions/join_wake.sql")),
         (false, include_str!("functions/join_count.sql")),
@@ -88,6 +89,15 @@ const OUTBOX_RETURNED: &str = "q.id, q.message_id, q.topic, q.payload, q.headers
 const INBOX_RETURNED: &str = "q.id, q.source, q.message_id, q.topic, q.payload, q.headers, q.correlation_id, \
      q.created_at, q.due_time, q.next_attempt_at, q.locked_until, q.owner_token, q.attempt_count, q.deferral_count, \
      q.delivery_count, q.last_attempt_at, q.last_error, seen.hash, seen.first_seen, seen.last_seen";
+
+/// Planner guards of the hot functions: a generic plan that was made while the table was empty must
+/// never turn into a sequential scan or a sort. A SET clause also holds behind a pooler.
+const GUARDS: &str = "SET enable_seqscan = off\nSET enable_bitmapscan = off\nSET enable_sort = off\n\
+     SET enable_hashjoin = off\nSET enable_mergejoin = off\nSET plan_cache_mode = force_generic_plan";
+
+/// The same for functions that look into the archive, whose BRIN index needs bitmap scans.
+const LOOKUP_GUARDS: &str = "SET enable_seqscan = off\nSET enable_hashjoin = off\nSET enable_mergejoin = off\n\
+     SET plan_cache_mode = force_generic_plan";
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let outbox = queue == Queue::Outbox;
@@ -209,12 +219,33 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                  WHERE d.id = ANY (p_ids) AND d.topic IS NULL AND s.message_id = d.message_id AND s.source = d.source;",
             ),
         ),
+        // A purge locks the seen rows, deletes the dead ones, and forgets exactly those: a revive that
+        // was faster has moved its message out of the dead table by then.
+        (
+            "{lock_dead_seen}",
+            only_inbox(
+                "PERFORM 1 FROM {inbox+_seen} AS s JOIN {inbox+_dead} AS d ON d.message_id = s.message_id \
+                 AND d.source = s.source WHERE d.id = ANY (v_ids) FOR UPDATE OF s;",
+            ),
+        ),
+        ("{declare_sources}", only_inbox("v_sources text[];")),
+        ("{and_sources}", only_inbox(", array_agg(source)")),
+        ("{and_v_sources}", only_inbox(", v_sources")),
         (
             "{forget_seen}",
             only_inbox(
-                "DELETE FROM {inbox+_seen} AS s USING {inbox+_dead} AS d WHERE d.id = ANY (v_ids) \
-                 AND s.message_id = d.message_id AND s.source = d.source;",
+                "DELETE FROM {inbox+_seen} AS s USING unnest(v_sources, v_messages) AS g (source, message_id) \
+                 WHERE s.message_id = g.message_id AND s.source = g.source;",
             ),
+        ),
+        ("{guards}", GUARDS.to_owned()),
+        ("{lookup_guards}", LOOKUP_GUARDS.to_owned()),
+        (
+            "{read_committed}",
+            "IF current_setting('transaction_isolation') <> 'read committed' THEN \
+             RAISE EXCEPTION 'postroom settles messages under READ COMMITTED only' USING ERRCODE = '25000'; \
+             END IF;"
+                .to_owned(),
         ),
         ("{ids}", ids(2)),
         ("{dead_ids}", ids(1)),

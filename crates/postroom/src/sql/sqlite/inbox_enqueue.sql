@@ -19,7 +19,7 @@ WHERE message_id = ?3 AND source = ?2 AND state IN (0, 1, 8);
 -- 4. it was waiting or being processed: the content is replaced, lease and backoff stay
 UPDATE {inbox}
 SET topic = ?4, payload = ?5, correlation_id = ?8, headers = ?9, due_time = ?7,
-    next_attempt_at = max(coalesce(?7, 0), coalesce(backoff_until, 0), {now})
+    next_attempt_at = max(coalesce(?7, 0), coalesce(backoff_until, 0), created_at)
 WHERE id = (SELECT work_id FROM {inbox+_seen} WHERE message_id = ?3 AND source = ?2 AND state = 2);
 
 -- 5. it is dead: the content is replaced, and it stays dead

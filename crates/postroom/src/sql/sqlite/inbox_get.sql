@@ -1,12 +1,24 @@
 -- ?1 message id, ?2 source or NULL for any; at most two rows, to see whether a bare id is ambiguous.
 -- Columns as in a claim, then when and by whom it was processed, and its status: 0 or 1 live,
--- 2 done, 3 dead, 4 seen, 5 marked processing.
-SELECT s.work_id, s.source, s.message_id, q.topic, q.payload, q.headers, q.correlation_id, s.first_seen, q.due_time,
-       q.next_attempt_at, q.locked_until, q.owner_token, coalesce(q.attempt_count, 0), coalesce(q.deferral_count, 0),
-       coalesce(q.delivery_count, 0), q.last_attempt_at, q.last_error, s.hash, s.first_seen, s.last_seen,
-       q.processed_at, q.processed_by,
-       CASE s.state WHEN 0 THEN 4 WHEN 1 THEN 5 WHEN 3 THEN 2 ELSE coalesce(q.status, 2) END
+-- 2 done, 3 dead, 4 seen, 5 marked processing. Each table is asked by its key: through the view,
+-- SQLite would write all of it down first.
+SELECT s.work_id, s.source, s.message_id, coalesce(q.topic, d.topic, o.topic), coalesce(q.payload, d.payload, o.payload),
+       coalesce(q.headers, d.headers, o.headers), coalesce(q.correlation_id, d.correlation_id, o.correlation_id),
+       s.first_seen, coalesce(q.due_time, d.due_time, o.due_time), q.next_attempt_at, q.locked_until, q.owner_token,
+       coalesce(q.attempt_count, d.attempt_count, o.attempt_count, 0),
+       coalesce(q.deferral_count, d.deferral_count, o.deferral_count, 0),
+       coalesce(q.delivery_count, d.delivery_count, o.delivery_count, 0),
+       coalesce(q.last_attempt_at, d.last_attempt_at, o.last_attempt_at), coalesce(q.last_error, d.last_error, o.last_error),
+       s.hash, s.first_seen, s.last_seen, coalesce(d.processed_at, o.processed_at), coalesce(d.processed_by, o.processed_by),
+       CASE
+           WHEN s.state = 0 THEN 4
+           WHEN s.state = 1 THEN 5
+           WHEN q.id IS NOT NULL THEN q.locked_until IS NOT NULL AND q.locked_until >= {now} AND q.locked_from <= {now}
+           WHEN d.id IS NOT NULL THEN 3
+           ELSE 2 END
 FROM {inbox+_seen} AS s
-LEFT JOIN {inbox+_all} AS q ON q.id = s.work_id AND q.status <> 4
+LEFT JOIN {inbox} AS q ON q.id = s.work_id
+LEFT JOIN {inbox+_dead} AS d ON q.id IS NULL AND d.id = s.work_id
+LEFT JOIN {inbox+_done} AS o ON q.id IS NULL AND d.id IS NULL AND o.id = s.work_id
 WHERE s.message_id = ?1 AND (?2 IS NULL OR s.source = ?2)
 LIMIT 2

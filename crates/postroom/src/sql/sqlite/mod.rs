@@ -163,12 +163,6 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                  FROM {inbox+_dead} WHERE seq IN (SELECT seq FROM temp.postroom_chosen));\n",
             ),
         ),
-        (
-            "{doomed_joins}",
-            "(SELECT join_id FROM {join} WHERE status <> 0 AND last_updated_at < {now} - ?1 \
-             ORDER BY last_updated_at, join_id LIMIT ?2)"
-                .to_owned(),
-        ),
         // An id that was given twice settles once.
         (
             "{id_rows}",

@@ -8,17 +8,13 @@
 CREATE OR REPLACE FUNCTION {queue+_abandon}(p_owner uuid, p_ids uuid[], p_delays interval[], p_errors text[], p_deferred boolean[])
 RETURNS SETOF uuid
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+{guards}
 AS $$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
 BEGIN
+    {read_committed}
     WITH settled AS (
         SELECT s.id,
                p_delays[least(s.n, cardinality(p_delays))] AS delay,

@@ -20,37 +20,48 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             WHERE i.inhparent = v_parent
-              AND c.relname ~ '_[0-9]{8}$'
+              AND c.relname ~ '_20[0-9]{2}[01][0-9][0-3][0-9]$'
               AND (to_date(right(c.relname, 8), 'YYYYMMDD') + 1)::timestamp AT TIME ZONE 'UTC' <= p_before
             ORDER BY c.relname
         LOOP
             BEGIN
-                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_parent);
+                -- Nobody adds to a day that is over, and acks go to today's partition: counting holds
+                -- up only a late attach. The parent is locked for the drop alone.
+                EXECUTE format('LOCK TABLE %s IN EXCLUSIVE MODE', v_partition);
                 EXECUTE format('SELECT count(*) FROM %s', v_partition) INTO v_count;
                 {reconcile_partition}
+                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_parent);
                 EXECUTE format('DROP TABLE %s', v_partition);
                 IF v_count > 0 THEN
                     RETURN v_count;
                 END IF;
             EXCEPTION
-                -- Busy: leave the partition for the next time and delete by rows below.
-                WHEN lock_not_available THEN NULL;
+                -- Busy: leave the partitions for the next time and delete by rows below.
+                WHEN lock_not_available OR deadlock_detected THEN EXIT;
             END;
         END LOOP;
     END IF;
 
-    WITH gone AS (
-        DELETE FROM {queue+_done} AS d
-        USING (
-            SELECT tableoid AS part, ctid AS tid
-            FROM {queue+_done}
-            WHERE processed_at < p_before
-            ORDER BY processed_at
-            LIMIT p_batch) AS doomed
-        WHERE d.tableoid = doomed.part AND d.ctid = doomed.tid
-        RETURNING d.message_id)
-    SELECT count(*), array_agg(message_id) INTO v_count, v_messages FROM gone;
-    {reconcile_messages}
-    RETURN v_count;
+    -- Partition by partition, from the start of each: rows are appended as they are done, so the
+    -- oldest come first and no sort is needed.
+    FOR v_partition IN
+        SELECT i.inhrelid::regclass
+        FROM pg_inherits AS i
+        JOIN pg_class AS c ON c.oid = i.inhrelid
+        WHERE i.inhparent = v_parent
+        ORDER BY c.relname
+    LOOP
+        EXECUTE format(
+            'WITH gone AS (DELETE FROM %1$s WHERE ctid = ANY (ARRAY('
+            'SELECT ctid FROM %1$s WHERE processed_at < $1 LIMIT $2)) RETURNING message_id) '
+            'SELECT count(*), array_agg(message_id) FROM gone', v_partition)
+        INTO v_count, v_messages
+        USING p_before, p_batch;
+        {reconcile_messages}
+        IF v_count > 0 THEN
+            RETURN v_count;
+        END IF;
+    END LOOP;
+    RETURN 0;
 END
 $$;

@@ -4,18 +4,14 @@
 CREATE OR REPLACE FUNCTION {queue+_fail}(p_owner uuid, p_ids uuid[], p_errors text[], p_worker text)
 RETURNS TABLE (id uuid, join_id uuid, join_status smallint, completed_steps integer, failed_steps integer, expected_steps integer)
 LANGUAGE plpgsql
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-SET plan_cache_mode = force_generic_plan
+{guards}
 AS $$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
     v_messages {message_id_type}[];
 BEGIN
+    {read_committed}
     WITH settled AS (
         SELECT s.id, p_errors[least(s.n, cardinality(p_errors))] AS error
         FROM unnest(p_ids) WITH ORDINALITY AS s (id, n)),

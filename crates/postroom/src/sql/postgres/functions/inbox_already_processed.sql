@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION {inbox+_already_processed}(p_source text, p_message_id text, p_hash bytea DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql
+{lookup_guards}
 AS $$
 DECLARE
     v_seen {inbox+_seen};

@@ -7,6 +7,7 @@
 CREATE OR REPLACE FUNCTION {inbox+_enqueue}(p_id uuid, p_source text, p_message_id text, p_topic text, p_payload text, p_hash bytea DEFAULT NULL, p_due_time timestamptz DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_headers text DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql
+{lookup_guards}
 AS $$
 DECLARE
     v_seen {inbox+_seen};
@@ -46,7 +47,7 @@ BEGIN
         UPDATE {inbox} AS q
         SET topic = p_topic, payload = p_payload, correlation_id = v_correlation_id, headers = p_headers,
             due_time = p_due_time,
-            next_attempt_at = greatest(p_due_time, q.backoff_until, statement_timestamp())
+            next_attempt_at = greatest(p_due_time, q.backoff_until, q.created_at)
         WHERE q.id = v_seen.work_id;
         IF FOUND THEN
             UPDATE {inbox+_seen} AS s SET last_seen = statement_timestamp(), hash = p_hash

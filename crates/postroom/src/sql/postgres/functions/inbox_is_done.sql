@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION {inbox+_is_done}(p_state smallint, p_work_id uuid)
 RETURNS boolean
 LANGUAGE plpgsql
+{lookup_guards}
 AS $$
 BEGIN
     RETURN p_state = 3 OR (p_state = 2

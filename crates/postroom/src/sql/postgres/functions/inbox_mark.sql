@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION {inbox+_mark}(p_source text, p_message_id text, p_state smallint, p_worker text)
 RETURNS integer
 LANGUAGE plpgsql
+{lookup_guards}
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -18,7 +19,7 @@ BEGIN
 
     IF v_seen.state IN (0, 1) AND p_state = 4 THEN
         INSERT INTO {inbox+_dead} (id, source, message_id, created_at, processed_at, processed_by, attempt_count, deferral_count, delivery_count)
-        VALUES (gen_random_uuid(), p_source, p_message_id, v_seen.first_seen, statement_timestamp(), p_worker, 0, 0, 0)
+        VALUES ({outbox+_new_id}(), p_source, p_message_id, v_seen.first_seen, statement_timestamp(), p_worker, 0, 0, 0)
         RETURNING id INTO v_seen.work_id;
         UPDATE {inbox+_seen} AS s SET state = 2, work_id = v_seen.work_id
         WHERE s.message_id = p_message_id AND s.source = p_source;

@@ -4,6 +4,7 @@ CREATE OR REPLACE FUNCTION {join+_message_state}(p_message uuid)
 RETURNS smallint
 LANGUAGE plpgsql
 STABLE
+{lookup_guards}
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM {outbox} AS o WHERE o.id = p_message)

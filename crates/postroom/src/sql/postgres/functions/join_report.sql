@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION {join+_report}(p_join uuid, p_message uuid, p_status smallint)
 RETURNS TABLE (outcome smallint, join_id uuid, join_status smallint, completed_steps integer, failed_steps integer, expected_steps integer)
 LANGUAGE plpgsql
+{lookup_guards}
 AS $$
 #variable_conflict use_column
 DECLARE

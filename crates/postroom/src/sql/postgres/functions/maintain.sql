@@ -42,7 +42,12 @@ BEGIN
         JOIN pg_am AS a ON a.oid = c.relam
         WHERE i.inhparent = v_parent AND a.amname = 'brin'
     LOOP
-        PERFORM brin_summarize_new_values(v_index);
+        BEGIN
+            PERFORM brin_summarize_new_values(v_index);
+        EXCEPTION
+            -- A vacuum or another maintenance is at it.
+            WHEN lock_not_available THEN NULL;
+        END;
     END LOOP;
 END
 $$;

@@ -6,6 +6,6 @@ AS $$
     INSERT INTO {outbox} (id, message_id, topic, payload, correlation_id, headers, due_time, next_attempt_at)
     SELECT n.id, n.id, p_topic, p_payload, nullif(p_correlation_id, ''), p_headers, p_due_time,
            greatest(p_due_time, statement_timestamp())
-    FROM (SELECT gen_random_uuid() AS id) AS n
+    FROM (SELECT {outbox+_new_id}() AS id) AS n
     RETURNING id
 $$;

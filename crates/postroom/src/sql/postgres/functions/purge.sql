@@ -9,16 +9,20 @@ AS $$
 DECLARE
     v_ids uuid[] := p_ids;
     v_messages {message_id_type}[];
+    {declare_sources}
     v_count bigint;
 BEGIN
     IF v_ids IS NULL THEN
         v_ids := ARRAY(
             SELECT id FROM {queue+_dead} WHERE processed_at <= p_before ORDER BY processed_at LIMIT p_batch);
     END IF;
-    {forget_seen}
+    {lock_dead_seen}
     WITH gone AS (
-        DELETE FROM {queue+_dead} WHERE id = ANY (v_ids) RETURNING message_id)
-    SELECT count(*), array_agg(message_id) INTO v_count, v_messages FROM gone;
+        DELETE FROM {queue+_dead} WHERE id = ANY (v_ids) RETURNING *)
+    SELECT count(*), array_agg(message_id){and_sources}
+    INTO v_count, v_messages{and_v_sources}
+    FROM gone;
+    {forget_seen}
     {count_purged}
     RETURN v_count;
 END

@@ -3,6 +3,7 @@
 CREATE OR REPLACE FUNCTION {queue+_renew}(p_owner uuid, p_ids uuid[], p_lease interval)
 RETURNS SETOF uuid
 LANGUAGE sql
+SET enable_seqscan = off
 AS $$
     UPDATE {queue}
     SET locked_until = statement_timestamp() + p_lease

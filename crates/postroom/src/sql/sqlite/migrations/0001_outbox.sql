@@ -2,8 +2,9 @@
 -- table of dead ones that stay until an operator acts. Times are microseconds since 1970.
 --
 -- A claim writes only columns that are in no index. locked_from says when a lease began: one that
--- seems to begin in the future was taken before the clock was set back, and counts as expired, so
--- that a clock step can cause an early redelivery but never a message that is stuck.
+-- seems to begin in the future was taken before the clock was set back, and counts as expired. So a
+-- clock step can cause an early redelivery but never a lease that does not end. Due times and
+-- backoffs are times of the host's clock: when it is set back, they are waited for once more.
 CREATE TABLE {outbox} (
     seq INTEGER PRIMARY KEY,
     id BLOB NOT NULL UNIQUE,

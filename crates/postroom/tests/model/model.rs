@@ -505,12 +505,20 @@ impl Model {
         true
     }
 
+    /// A join that a live message waits for stays.
     pub(crate) fn cleanup_joins(&mut self) -> u64 {
+        let live = self
+            .messages
+            .iter()
+            .filter(|item| item.place == Place::Live);
+        let waited_for: Vec<usize> = live.filter_map(|item| item.waits_for).collect();
         let mut removed = 0;
-        for join in self.joins.iter_mut().filter(|join| join.aged && !join.gone) {
-            join.gone = true;
-            join.members.clear();
-            removed += 1;
+        for (index, join) in self.joins.iter_mut().enumerate() {
+            if join.aged && !join.gone && !waited_for.contains(&index) {
+                join.gone = true;
+                join.members.clear();
+                removed += 1;
+            }
         }
         removed
     }

@@ -52,6 +52,7 @@ compile_error!("postroom needs a database: turn on the feature `sqlite` or `post
 mod db;
 mod error;
 mod id;
+mod inbound;
 mod inbox;
 mod join;
 mod message;
@@ -68,7 +69,8 @@ mod work;
 
 pub use error::{Error, ErrorKind};
 pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
-pub use inbox::{Accepted, Arrival, Inbound, Inbox, InboxKeys, Sighting};
+pub use inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting};
+pub use inbox::Inbox;
 pub use join::{Attached, Join, JoinMember, JoinStatus, Joins, NewJoin, Reported, StepStatus};
 pub use message::{
     Counts, InboxCounts, InboxMessage, InboxState, Message, OutboxMessage, Progress, Receipt, State,

@@ -472,7 +472,7 @@ async fn a_reap_frees_expired_leases_and_no_others(fixture: Fixture) {
     inbox.enqueue(&inbound("free")).await.unwrap();
     // The others were given leases of a microsecond, which is over when the clock has moved on.
     let given = fixture.now().await;
-    testkit::eventually(async || (fixture.now().await > given).then_some(())).await;
+    eventually(async || (fixture.now().await > given).then_some(())).await;
 
     assert_eq!(inbox.reap().await.unwrap(), 2);
 

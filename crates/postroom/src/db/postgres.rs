@@ -247,10 +247,11 @@ async fn query(
 }
 
 fn decode(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
-    (0..row.len())
-        .map(|index| Ok(row.try_get::<_, Column>(index)?.0))
-        .collect::<Result<Vec<Value>, _>>()
-        .map(Row::new)
+    let mut values = Vec::with_capacity(row.len());
+    for index in 0..row.len() {
+        values.push(row.try_get::<_, Column>(index)?.0);
+    }
+    Ok(Row::new(values))
 }
 
 /// A column of any type that our statements return.

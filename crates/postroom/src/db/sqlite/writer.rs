@@ -24,8 +24,8 @@ const GROUP_LIMIT: usize = 1024;
 
 /// A transaction that takes longer must not hold up a caller's executor: the next ones go to the
 /// thread, for a while.
-const QUICK: Duration = Duration::from_millis(1);
-const AFTER_A_SLOW_ONE: Duration = Duration::from_millis(100);
+const QUICK: Duration = Duration::from_millis(2);
+const AFTER_A_SLOW_ONE: Duration = Duration::from_millis(25);
 
 pub(super) struct Writer {
     desk: Arc<Mutex<Desk>>,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime,
 };
 use tokio_postgres::Config;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
@@ -73,6 +73,8 @@ impl Postgres {
             }));
         }
         let pool = pool
+            // The connection that was used last has its plans ready and its caches warm.
+            .queue_mode(QueueMode::Lifo)
             .max_size(options.connections)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(Duration::from_secs(30)))

@@ -135,15 +135,11 @@ impl Database for Postgres {
 
     fn run(&self, calls: Vec<Call>) -> BoxFuture<'_, Result<Output, Error>> {
         Box::pin(async move {
-            debug_assert!(
-                calls.len() == 1,
-                "an operation is one statement on PostgreSQL"
-            );
-            let mut output = Output::default();
-            for call in &calls {
-                output = self.statement(call).await?;
-            }
-            Ok(output)
+            // Two statements would need a transaction around them: none is ever split here.
+            let [call] = calls.as_slice() else {
+                return Err(ErrorKind::Database.with("an operation is one statement on PostgreSQL"));
+            };
+            self.statement(call).await
         })
     }
 

@@ -2,6 +2,7 @@
 //! has to care about.
 
 use std::collections::{HashMap, HashSet};
+use std::task::Poll;
 use std::time::Duration;
 
 use postroom::{Abandon, JoinStatus, Message, NewJoin, OwnerToken, WorkItemId};
@@ -273,11 +274,12 @@ async fn a_busy_database_is_waited_for(fixture: Fixture) {
         Backend::Sqlite => {
             let connection = fixture.sqlite();
             connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-            let ack = tokio::spawn(ack);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            assert!(!ack.is_finished());
+            // Asked once, it has begun and cannot go on.
+            let mut ack = Box::pin(ack);
+            let begun = std::future::poll_fn(|context| Poll::Ready(ack.as_mut().poll(context)));
+            assert!(begun.await.is_pending());
             connection.execute_batch("COMMIT").unwrap();
-            ack.await.unwrap()
+            ack.await
         }
         Backend::Postgres => {
             let mut client = fixture.postgres().await;
@@ -285,7 +287,12 @@ async fn a_busy_database_is_waited_for(fixture: Fixture) {
             let lock = fixture.fill("SELECT 1 FROM {outbox} FOR UPDATE");
             transaction.execute(&lock, &[]).await.unwrap();
             let ack = tokio::spawn(ack);
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            let waiting = fixture.fill(
+                "SELECT count(*) FROM pg_stat_activity
+                 WHERE wait_event_type = 'Lock' AND query LIKE '%{outbox_ack}%'",
+            );
+            let waits = async || (fixture.number(&waiting).await > 0).then_some(());
+            eventually(waits).await;
             assert!(!ack.is_finished());
             transaction.commit().await.unwrap();
             ack.await.unwrap()

@@ -7,9 +7,10 @@ use crate::error::{Error, ErrorKind};
 use crate::id::{InboxMessageId, OwnerToken, WorkItemId};
 use crate::inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting, check_id};
 use crate::message::{
-    InboxCounts, InboxMessage, InboxState, NAME_LIMIT, check_name, headers_text, micros,
+    InboxCounts, InboxMessage, InboxState, Message, NAME_LIMIT, Receipt, check_name, headers_text,
+    micros,
 };
-use crate::outbox::{List, four_counts};
+use crate::outbox::{List, ack_and_enqueue, ack_in, four_counts};
 use crate::sql::{Call, Dialect, Queue, Value};
 use crate::store::{Abandon, CLEANUP_BATCH, Cutoff, Store, Target, positive, retention_micros};
 use crate::tx::{Executor, run_in};
@@ -170,8 +171,9 @@ impl Inbox {
     /// # Errors
     /// When the message is not valid; nothing was written then.
     pub async fn enqueue(&self, inbound: &Inbound) -> Result<Accepted, Error> {
-        let call = self.enqueueing(inbound)?;
+        let (_, call) = self.enqueueing(inbound)?;
         let output = self.store.run("enqueue", "inbox", vec![call]).await?;
+        self.store.added(Queue::Inbox);
         Ok(self.accepted(inbound, &output.changed))
     }
 
@@ -185,15 +187,17 @@ impl Inbox {
         tx: &mut E,
         inbound: &Inbound,
     ) -> Result<Accepted, E::Error> {
-        let call = self.enqueueing(inbound)?;
+        let (id, call) = self.enqueueing(inbound)?;
         let changed = run_in(self.store.dialect(), tx, vec![call]).await?;
+        self.store.promised(Queue::Inbox, id.as_uuid());
         Ok(self.accepted(inbound, &changed))
     }
 
-    fn enqueueing(&self, inbound: &Inbound) -> Result<Call, Error> {
+    fn enqueueing(&self, inbound: &Inbound) -> Result<(WorkItemId, Call), Error> {
         inbound.check()?;
+        let id = WorkItemId::new();
         let call = self.store.catalog.inbox_enqueue.call(vec![
-            WorkItemId::new().as_uuid().into(),
+            id.as_uuid().into(),
             inbound.id.source.as_str().into(),
             inbound.id.message_id.as_str().into(),
             inbound.topic.as_str().into(),
@@ -207,7 +211,7 @@ impl Inbox {
                 .into(),
             headers_text(&inbound.headers).into(),
         ]);
-        Ok(call.quick())
+        Ok((id, call.quick()))
     }
 
     /// The outcome is in the counts: see `inbox_enqueue.sql` of each dialect.
@@ -334,6 +338,50 @@ impl Inbox {
         Ok(self
             .store
             .fail(&self.target(keys.into()), owner, error)
+            .await?
+            .len())
+    }
+
+    /// Acks one message and enqueues others to the outbox in one transaction, or does neither.
+    ///
+    /// # Errors
+    /// `LeaseLost` when `owner` no longer holds the message, and when a message is not valid; nothing was
+    /// written then.
+    pub async fn ack_and_enqueue(
+        &self,
+        owner: OwnerToken,
+        id: WorkItemId,
+        messages: &[Message],
+    ) -> Result<Vec<Receipt>, Error> {
+        ack_and_enqueue(&self.store, Queue::Inbox, owner, id, messages).await
+    }
+
+    /// Acks one message in the caller's transaction: see [`Outbox::ack_in`](crate::Outbox::ack_in).
+    ///
+    /// # Errors
+    /// `LeaseLost` when `owner` no longer holds the message: roll back then, somebody else has it.
+    pub async fn ack_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        owner: OwnerToken,
+        id: WorkItemId,
+    ) -> Result<(), E::Error> {
+        ack_in(&self.store, Queue::Inbox, tx, owner, id).await
+    }
+
+    /// Hands back what `owner` holds as if it had never been claimed: ready at once, with no attempt spent.
+    /// For a worker that stops. Says how many changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token and when the database fails.
+    pub async fn release<'a>(
+        &self,
+        owner: OwnerToken,
+        keys: impl Into<InboxKeys<'a>>,
+    ) -> Result<usize, Error> {
+        Ok(self
+            .store
+            .release(&self.target(keys.into()), owner)
             .await?
             .len())
     }

@@ -50,6 +50,7 @@
 compile_error!("postroom needs a database: turn on the feature `sqlite` or `postgres`");
 
 mod db;
+mod dispatch;
 mod error;
 mod id;
 mod inbound;
@@ -65,8 +66,14 @@ mod store;
 pub mod transport;
 pub mod tx;
 mod wait;
+mod wake;
 mod work;
 
+pub use dispatch::{
+    Backoff, Delivered, Delivery, Dispatcher, Extract, Failure, FailureClass, Handler,
+    HandlerError, HoneyDrunk, IntoHandler, IntoOutcome, JoinWaitHandler, Json, NoHandler, Outcome,
+    Report, RetryPolicy, Running, Tx, Verdict, done,
+};
 pub use error::{Error, ErrorKind};
 pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
 pub use inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting};
@@ -78,7 +85,7 @@ pub use message::{
 pub use options::{Options, Synchronous};
 pub use outbox::{List, Outbox};
 pub use room::Postroom;
-pub use sql::{Dialect, Operation, OperationStatement, Statement, Value};
+pub use sql::{Dialect, Operation, OperationStatement, Queue, Statement, Value};
 pub use store::Abandon;
 pub use wait::{JoinWait, WaitDecision};
 pub use work::Handled;

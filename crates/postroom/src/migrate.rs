@@ -14,7 +14,7 @@ pub(crate) const FUNCTIONS_VERSION: i64 = 0;
 
 /// Raise it with every change of a function or view. A program with an older revision leaves the newer
 /// ones alone, so that old and new can run side by side.
-const FUNCTIONS_REVISION: u32 = 1;
+const FUNCTIONS_REVISION: u32 = 2;
 
 /// What a driver needs in order to deploy.
 #[derive(Debug, Clone)]
@@ -224,7 +224,7 @@ fn revision(checksum: &str) -> u32 {
 }
 
 /// A checksum of a migration's text. It guards against mistakes, not against attackers.
-fn checksum(text: &str) -> String {
+pub(crate) fn checksum(text: &str) -> String {
     /// FNV-1a: the same on every platform and in every version of this library.
     struct Fnv(u64);
     impl Hasher for Fnv {

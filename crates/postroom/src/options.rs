@@ -30,6 +30,9 @@ pub struct Options {
     pub(crate) keep_done: bool,
     pub(crate) deploy: bool,
     pub(crate) join_wait_topic: String,
+    /// Connections that the stores of a fleet share.
+    #[cfg(feature = "postgres")]
+    pub(crate) budget: Option<std::sync::Arc<crate::db::postgres::Budget>>,
     wrong: Option<Error>,
 }
 
@@ -58,6 +61,8 @@ impl Options {
             keep_done: true,
             deploy: false,
             join_wait_topic: "join.wait".to_owned(),
+            #[cfg(feature = "postgres")]
+            budget: None,
             wrong: None,
         }
     }

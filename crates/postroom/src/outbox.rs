@@ -48,6 +48,7 @@ impl Outbox {
     pub async fn enqueue(&self, message: &Message) -> Result<Receipt, Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
         self.store.run("enqueue", "outbox", enqueue.calls).await?;
+        self.store.added(Queue::Outbox);
         self.log_enqueued(std::slice::from_ref(message));
         Ok(enqueue.receipts[0])
     }
@@ -62,6 +63,7 @@ impl Outbox {
         }
         let enqueue = Enqueue::many(&self.store, messages)?;
         self.store.run("enqueue", "outbox", enqueue.calls).await?;
+        self.store.added(Queue::Outbox);
         self.log_enqueued(messages);
         Ok(enqueue.receipts)
     }
@@ -79,6 +81,8 @@ impl Outbox {
     ) -> Result<Receipt, E::Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
         run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        self.store
+            .promised(Queue::Outbox, enqueue.receipts[0].work_item_id.as_uuid());
         self.log_enqueued(std::slice::from_ref(message));
         Ok(enqueue.receipts[0])
     }
@@ -97,6 +101,8 @@ impl Outbox {
         }
         let enqueue = Enqueue::many(&self.store, messages)?;
         run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        self.store
+            .promised(Queue::Outbox, enqueue.receipts[0].work_item_id.as_uuid());
         self.log_enqueued(messages);
         Ok(enqueue.receipts)
     }
@@ -119,16 +125,7 @@ impl Outbox {
     }
 
     fn log_enqueued(&self, messages: &[Message]) {
-        for message in messages {
-            tracing::info!(
-                store = %self.store.identifier,
-                topic = %message.topic,
-                correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
-                "enqueued"
-            );
-        }
-        metrics::counter!("postroom_enqueued_total", "store" => self.store.identifier.clone(), "queue" => "outbox")
-            .increment(messages.len() as u64);
+        log_enqueued(&self.store, messages);
     }
 
     /// Leases up to `batch` ready messages to `owner` for the time of `lease`, oldest first, and gives
@@ -184,18 +181,36 @@ impl Outbox {
         id: WorkItemId,
         messages: &[Message],
     ) -> Result<Vec<Receipt>, Error> {
-        owner.checked("owner")?;
-        messages.iter().try_for_each(Message::check)?;
-        let enqueue = Enqueue::after_ack(&self.store, owner, id, messages);
-        let acked = self
-            .store
-            .settle("ack", &self.target(&[id]), enqueue.calls)
-            .await?;
-        if acked.is_empty() {
-            return Err(ErrorKind::LeaseLost.with("nothing was written"));
-        }
-        self.log_enqueued(messages);
-        Ok(enqueue.receipts)
+        ack_and_enqueue(&self.store, Queue::Outbox, owner, id, messages).await
+    }
+
+    /// As [`Outbox::ack`] of one message, in the caller's transaction: the handler's own writes and the ack
+    /// commit together, or neither does. On PostgreSQL the transaction must be READ COMMITTED, its default.
+    ///
+    /// # Errors
+    /// `LeaseLost` when `owner` no longer holds the message: roll back then, somebody else has it.
+    pub async fn ack_in<E: Executor>(
+        &self,
+        tx: &mut E,
+        owner: OwnerToken,
+        id: WorkItemId,
+    ) -> Result<(), E::Error> {
+        ack_in(&self.store, Queue::Outbox, tx, owner, id).await
+    }
+
+    /// Hands back what `owner` holds among `ids` as if it had never been claimed: ready at once, with no
+    /// attempt spent. For a worker that stops. Gives back what really changed.
+    ///
+    /// # Errors
+    /// When `owner` is the empty token and when the database fails.
+    pub async fn release(
+        &self,
+        owner: OwnerToken,
+        ids: &[WorkItemId],
+    ) -> Result<Vec<WorkItemId>, Error> {
+        Ok(work_items(
+            self.store.release(&self.target(ids), owner).await?,
+        ))
     }
 
     /// Hands messages back for a later attempt. Gives back the ids that really changed.
@@ -442,9 +457,9 @@ impl<S> List<S> {
 }
 
 /// Messages that were checked, and the calls that write them.
-struct Enqueue {
-    receipts: Vec<Receipt>,
-    calls: Vec<Call>,
+pub(crate) struct Enqueue {
+    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) calls: Vec<Call>,
 }
 
 impl Enqueue {
@@ -467,27 +482,30 @@ impl Enqueue {
 
     /// One statement for all on PostgreSQL; on SQLite the lease is checked first, and a transaction that
     /// has lost it stops there.
-    fn after_ack(store: &Store, owner: OwnerToken, id: WorkItemId, messages: &[Message]) -> Self {
+    pub(crate) fn after_ack(
+        store: &Store,
+        queue: Queue,
+        owner: OwnerToken,
+        id: WorkItemId,
+        messages: &[Message],
+    ) -> Self {
         let (owner, id) = (owner.as_uuid(), id.as_uuid());
+        let (_, sql, _) = store.queue(queue);
         let ack = store.ack_values(owner, vec![id].into());
-        if let Some(script) = &store.catalog.ack_and_enqueue {
+        if let Some(script) = &sql.ack_and_enqueue {
             let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
             let mut values = ack;
             values.extend(columns(messages, &receipts));
             values.extend(membership_columns(memberships(messages, &receipts)));
             return Self {
                 receipts,
-                calls: vec![script.call(values)],
+                calls: vec![script.call(values).needs(ErrorKind::LeaseLost)],
             };
         }
         let mut enqueue = Self::write(store, messages);
-        let held = store.catalog.held.iter().map(|script| {
-            script
-                .call(vec![owner.into(), id.into()])
-                .needs(ErrorKind::LeaseLost)
-        });
-        let ack = store.catalog.outbox.ack.call(ack);
-        enqueue.calls.splice(0..0, held.chain([ack]));
+        enqueue
+            .calls
+            .splice(0..0, fenced_ack(store, queue, owner, id));
         enqueue
     }
 
@@ -530,6 +548,75 @@ impl Enqueue {
         };
         Self { receipts, calls }
     }
+}
+
+/// Acks one message and enqueues others in one transaction, or does neither.
+pub(crate) async fn ack_and_enqueue(
+    store: &Store,
+    queue: Queue,
+    owner: OwnerToken,
+    id: WorkItemId,
+    messages: &[Message],
+) -> Result<Vec<Receipt>, Error> {
+    owner.checked("owner")?;
+    messages.iter().try_for_each(Message::check)?;
+    let enqueue = Enqueue::after_ack(store, queue, owner, id, messages);
+    let (name, sql, _) = store.queue(queue);
+    let target = Target {
+        name,
+        sql,
+        ids: vec![id.as_uuid()].into(),
+    };
+    let acked = store.settle("ack", &target, enqueue.calls).await?;
+    if acked.is_empty() {
+        return Err(ErrorKind::LeaseLost.with("nothing was written"));
+    }
+    if !messages.is_empty() {
+        store.added(Queue::Outbox);
+        log_enqueued(store, messages);
+    }
+    Ok(enqueue.receipts)
+}
+
+/// Acks one message in the caller's transaction, or fails there.
+pub(crate) async fn ack_in<E: Executor>(
+    store: &Store,
+    queue: Queue,
+    tx: &mut E,
+    owner: OwnerToken,
+    id: WorkItemId,
+) -> Result<(), E::Error> {
+    let calls = fenced_ack(store, queue, owner.checked("owner")?, id.as_uuid());
+    run_in(store.dialect(), tx, calls).await?;
+    Ok(())
+}
+
+/// An ack that is an error when the lease was lost. On PostgreSQL the ack returns a row if it changed
+/// something; on SQLite a statement before it makes sure of the lease.
+fn fenced_ack(store: &Store, queue: Queue, owner: Uuid, id: Uuid) -> Vec<Call> {
+    let (_, sql, _) = store.queue(queue);
+    let ack = sql.ack.call(store.ack_values(owner, vec![id].into()));
+    match &sql.held {
+        None => vec![ack.needs(ErrorKind::LeaseLost)],
+        Some(held) => vec![
+            held.call(vec![owner.into(), id.into()])
+                .needs(ErrorKind::LeaseLost),
+            ack,
+        ],
+    }
+}
+
+pub(crate) fn log_enqueued(store: &Store, messages: &[Message]) {
+    for message in messages {
+        tracing::info!(
+            store = %store.identifier,
+            topic = %message.topic,
+            correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
+            "enqueued"
+        );
+    }
+    metrics::counter!("postroom_enqueued_total", "store" => store.identifier.clone(), "queue" => "outbox")
+        .increment(messages.len() as u64);
 }
 
 fn receipt(message: &Message) -> Receipt {

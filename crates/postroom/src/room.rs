@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Semaphore;
+
 use crate::db::Database;
 use crate::error::{Error, ErrorKind};
 use crate::inbox::Inbox;
@@ -10,7 +12,7 @@ use crate::migrate::Plan;
 use crate::options::Options;
 use crate::outbox::Outbox;
 use crate::sql::{Catalog, Dialect, Operation, Script, Value, operations};
-use crate::store::Store;
+use crate::store::{QueueState, Store};
 use crate::transport::TransportOutbox;
 
 /// An opened store: one database, one schema. Cheap to clone; clones share connections.
@@ -29,7 +31,7 @@ use crate::transport::TransportOutbox;
 /// ```
 #[derive(Clone)]
 pub struct Postroom {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
 }
 
 impl Postroom {
@@ -51,14 +53,14 @@ impl Postroom {
                 catalog: Catalog::new(dialect, &options.names),
                 db,
                 identifier: identifier.into(),
+                outbox: QueueState::new(options.names.channel(&options.names.outbox)),
+                inbox: QueueState::new(options.names.channel(&options.names.inbox)),
                 names: options.names,
                 worker: options.worker,
                 keep_done: options.keep_done,
                 join_wait_topic: options.join_wait_topic,
-                outbox_watermark: Default::default(),
-                inbox_watermark: Default::default(),
-                outbox_reaped: Default::default(),
-                inbox_reaped: Default::default(),
+                // The other half of the connections is for what handlers do beside their transaction.
+                transactions: Semaphore::new((options.connections / 2).max(1)),
             }),
         };
         room.store

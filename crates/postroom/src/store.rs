@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
+use tokio::sync::Semaphore;
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::db::{Database, Output};
+use crate::db::{Database, Output, Wakes};
 use crate::error::{Error, ErrorKind, stored_error};
 use crate::id::{JoinId, OwnerToken};
-use crate::join::{JoinStatus, finished};
+use crate::join::{Finished, JoinStatus, finished};
 use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Value};
+use crate::wake::Wake;
 
 /// One store: one database, one schema.
 pub(crate) struct Store {
@@ -25,20 +27,40 @@ pub(crate) struct Store {
     pub(crate) worker: String,
     pub(crate) keep_done: bool,
     pub(crate) join_wait_topic: String,
-    pub(crate) outbox_watermark: Watermark,
-    pub(crate) inbox_watermark: Watermark,
-    pub(crate) outbox_reaped: Mutex<Option<Instant>>,
-    pub(crate) inbox_reaped: Mutex<Option<Instant>>,
+    pub(crate) outbox: QueueState,
+    pub(crate) inbox: QueueState,
+    /// How many handlers may have a transaction open at once.
+    pub(crate) transactions: Semaphore,
+}
+
+/// What this process knows of one queue.
+pub(crate) struct QueueState {
+    watermark: Watermark,
+    reaped: Mutex<Option<Instant>>,
+    wake: Arc<Wake>,
+    /// Where workers of other processes listen.
+    channel: String,
+}
+
+impl QueueState {
+    pub(crate) fn new(channel: String) -> Self {
+        Self {
+            watermark: Watermark::default(),
+            reaped: Mutex::default(),
+            wake: Arc::default(),
+            channel,
+        }
+    }
 }
 
 /// The longest lease and delay.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The largest claim.
-const LARGEST_BATCH: usize = 10_000;
+pub(crate) const LARGEST_BATCH: usize = 10_000;
 
 /// The largest claim that is quick enough to run where its caller is.
-const QUICK_BATCH: usize = 100;
+pub(crate) const QUICK_BATCH: usize = 100;
 
 /// How many rows one transaction of a cleanup deletes.
 pub(crate) const CLEANUP_BATCH: i64 = 5_000;
@@ -48,11 +70,50 @@ impl Store {
         self.db.dialect()
     }
 
-    fn queue(&self, queue: Queue) -> (&'static str, &QueueSql, &Watermark) {
+    pub(crate) fn queue(&self, queue: Queue) -> (&'static str, &QueueSql, &Watermark) {
         match queue {
-            Queue::Outbox => ("outbox", &self.catalog.outbox, &self.outbox_watermark),
-            Queue::Inbox => ("inbox", &self.catalog.inbox, &self.inbox_watermark),
+            Queue::Outbox => ("outbox", &self.catalog.outbox, &self.outbox.watermark),
+            Queue::Inbox => ("inbox", &self.catalog.inbox, &self.inbox.watermark),
         }
+    }
+
+    fn state(&self, queue: Queue) -> &QueueState {
+        match queue {
+            Queue::Outbox => &self.outbox,
+            Queue::Inbox => &self.inbox,
+        }
+    }
+
+    /// Where the dispatchers of this process sleep.
+    pub(crate) fn wake(&self, queue: Queue) -> &Arc<Wake> {
+        &self.state(queue).wake
+    }
+
+    /// What others announce, and whom it wakes.
+    pub(crate) fn wakes(&self, queues: &[Queue]) -> Wakes {
+        let states = queues.iter().map(|queue| self.state(*queue));
+        states
+            .map(|state| (state.channel.clone(), Arc::clone(&state.wake)))
+            .collect()
+    }
+
+    /// Something was committed that a worker can take.
+    pub(crate) fn added(&self, queue: Queue) {
+        self.wake(queue).wake();
+        self.announce(queue, None);
+    }
+
+    /// Something was written in a caller's transaction, and may be committed soon.
+    pub(crate) fn promised(&self, queue: Queue, id: Uuid) {
+        self.wake(queue).promise();
+        self.announce(queue, Some(id));
+    }
+
+    fn announce(&self, queue: Queue, promised: Option<Uuid>) {
+        let (_, sql, _) = self.queue(queue);
+        let channel = &self.state(queue).channel;
+        self.db
+            .announce(queue, channel, sql.announce.as_ref(), promised);
     }
 
     /// Leases up to `batch` ready messages to `owner`, oldest first.
@@ -190,6 +251,20 @@ impl Store {
         self.settle("renew", target, vec![call]).await
     }
 
+    /// Hands what `owner` holds among `ids` back as if it had never been claimed.
+    pub(crate) async fn release(
+        &self,
+        target: &Target<'_>,
+        owner: OwnerToken,
+    ) -> Result<Vec<Uuid>, Error> {
+        let owner = owner.checked("owner")?;
+        let Some(ids) = target.ids() else {
+            return Ok(Vec::new());
+        };
+        let call = target.sql.release.call(vec![owner.into(), ids]).quick();
+        self.settle("release", target, vec![call]).await
+    }
+
     /// Runs a settling transaction and takes its rows apart: ids that changed, joins that finished.
     pub(crate) async fn settle(
         &self,
@@ -200,25 +275,39 @@ impl Store {
         let output = self
             .observed(operation, target.name, self.db.run(calls))
             .await?;
-        let mut ids = Vec::with_capacity(output.rows.len());
-        for mut row in output.rows {
+        let ids = self.settled(output.rows)?;
+        self.log_settled(operation, target.name, ids.len());
+        Ok(ids)
+    }
+
+    /// What settling rows say: ids that changed, joins that finished.
+    pub(crate) fn settled(&self, rows: Vec<Row>) -> Result<Vec<Uuid>, Error> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for mut row in rows {
             let settled = row.uuids()?;
             if settled.is_empty() {
                 self.log_finished_join(&mut row)?;
             }
             ids.extend(settled);
         }
-        tracing::debug!(store = %self.identifier, queue = target.name, operation, count = ids.len(), "settled");
-        counter!("postroom_settled_total", "store" => self.identifier.clone(), "queue" => target.name, "operation" => operation)
-            .increment(ids.len() as u64);
         Ok(ids)
+    }
+
+    pub(crate) fn log_settled(&self, operation: &'static str, queue: &'static str, count: usize) {
+        tracing::debug!(store = %self.identifier, queue, operation, count, "settled");
+        counter!("postroom_settled_total", "store" => self.identifier.clone(), "queue" => queue, "operation" => operation)
+            .increment(count as u64);
     }
 
     /// Reads `join_id, status, completed, failed, expected` and tells when the join has finished.
     pub(crate) fn log_finished_join(&self, row: &mut Row) -> Result<(), Error> {
-        let Some(join) = finished(row)? else {
-            return Ok(());
-        };
+        if let Some(join) = finished(row)? {
+            self.join_finished(&join);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn join_finished(&self, join: &Finished) {
         tracing::info!(
             store = %self.identifier,
             join_id = %JoinId::from(join.id),
@@ -234,7 +323,6 @@ impl Store {
             "completed"
         };
         counter!("postroom_joins_finished_total", "store" => self.identifier.clone(), "status" => status).increment(1);
-        Ok(())
     }
 
     /// Frees every expired lease.
@@ -251,12 +339,12 @@ impl Store {
     /// Frees expired leases, unless this was done within the last minute: it looks at every live message.
     pub(crate) async fn reap_now_and_then(&self, queue: Queue) -> Result<u64, Error> {
         const PERIOD: Duration = Duration::from_secs(60);
-        let last = match queue {
-            Queue::Outbox => &self.outbox_reaped,
-            Queue::Inbox => &self.inbox_reaped,
-        };
         let due = {
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self
+                .state(queue)
+                .reaped
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let due = last.is_none_or(|last| last.elapsed() >= PERIOD);
             if due {
                 *last = Some(Instant::now());
@@ -387,7 +475,7 @@ impl Store {
     }
 
     /// The one place where operations are traced and timed.
-    async fn observed<T>(
+    pub(crate) async fn observed<T>(
         &self,
         operation: &'static str,
         queue: &'static str,
@@ -490,7 +578,7 @@ impl Watermark {
     /// Transactions that commit this late are still found by the next claim.
     const MARGIN: i64 = 100_000;
 
-    fn from(&self) -> Option<i64> {
+    pub(crate) fn from(&self) -> Option<i64> {
         let mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mark.as_ref()
             .filter(|mark| Instant::now() < mark.rescan_at)
@@ -500,7 +588,13 @@ impl Watermark {
     /// A claim is done that started at `from`. One that filled its batch above the mark has not looked
     /// below it; any other has looked at everything, and only one that filled its batch shows that
     /// there is enough to do further on.
-    fn claimed(&self, from: Option<i64>, cost: Duration, filled: bool, next_attempts: &[i64]) {
+    pub(crate) fn claimed(
+        &self,
+        from: Option<i64>,
+        cost: Duration,
+        filled: bool,
+        next_attempts: &[i64],
+    ) {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(latest) = next_attempts.iter().copied().max().filter(|_| filled) else {
             *mark = None;
@@ -528,7 +622,7 @@ impl Watermark {
 
 /// The next_attempt_at of claimed rows: the ninth column of the outbox, the tenth of the inbox, which
 /// has two columns for its message id.
-fn next_attempts(queue: Queue, rows: &[Row]) -> Vec<i64> {
+pub(crate) fn next_attempts(queue: Queue, rows: &[Row]) -> Vec<i64> {
     let column = match queue {
         Queue::Outbox => 8,
         Queue::Inbox => 9,

@@ -121,6 +121,19 @@ impl Joins {
         self.decided(message, &[message.id], decision)
     }
 
+    /// What a dispatcher should make of a wait message.
+    pub(crate) async fn waiting_for(&self, message: &OutboxMessage) -> Result<Waiting, Error> {
+        let waiting = match self.waited_for(message).await? {
+            Waited::ForNothing(_, error) => Waiting::ForNothing(error),
+            Waited::For(_, join) if join.status == JoinStatus::Pending => Waiting::NotReady,
+            Waited::For(wait, join) => {
+                Waiting::Over(wait.continuation(join.status, join.failed_steps))
+            }
+        };
+        tracing::debug!(store = %self.store.identifier, message_id = %message.message_id, decision = waiting.name(), "handled a join wait");
+        Ok(waiting)
+    }
+
     /// The wait and its join as it stands, after late steps were counted.
     async fn waited_for(&self, message: &OutboxMessage) -> Result<Waited, Error> {
         // The reason must not quote the payload, so serde's own words are left out.
@@ -166,6 +179,26 @@ impl Joins {
         }
         tracing::debug!(store = %self.store.identifier, message_id = %message.message_id, ?decision, "handled a join wait");
         Ok(decision)
+    }
+}
+
+/// What is to become of a wait message.
+pub(crate) enum Waiting {
+    NotReady,
+    /// The join is finished: what goes on, if anything.
+    Over(Option<Message>),
+    /// No retry can help.
+    ForNothing(String),
+}
+
+impl Waiting {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::NotReady => "not ready",
+            Self::Over(Some(_)) => "continued",
+            Self::Over(None) => "over, with nothing to continue with",
+            Self::ForNothing(_) => "invalid",
+        }
     }
 }
 

@@ -20,10 +20,6 @@ pub(crate) struct Catalog {
     /// SQLite only: one membership, after its message.
     pub(crate) enqueue_member: Option<Arc<Script>>,
     pub(crate) enqueue_wait: Arc<Script>,
-    /// PostgreSQL only: an ack and what follows from it in one statement.
-    pub(crate) ack_and_enqueue: Option<Arc<Script>>,
-    /// SQLite only: stops a transaction that has lost its lease.
-    pub(crate) held: Option<Arc<Script>>,
     pub(crate) already_processed: Arc<Script>,
     pub(crate) inbox_enqueue: Arc<Script>,
     pub(crate) inbox_mark: Arc<Script>,
@@ -40,6 +36,15 @@ pub(crate) struct QueueSql {
     pub(crate) abandon: Arc<Script>,
     pub(crate) fail: Arc<Script>,
     pub(crate) renew: Arc<Script>,
+    pub(crate) release: Arc<Script>,
+    /// PostgreSQL only: a dispatcher's round trip in one statement.
+    pub(crate) settle_and_claim: Option<Arc<Script>>,
+    /// PostgreSQL only: wakes workers of other processes.
+    pub(crate) announce: Option<Arc<Script>>,
+    /// PostgreSQL only: an ack and what follows from it in one statement.
+    pub(crate) ack_and_enqueue: Option<Arc<Script>>,
+    /// SQLite only: stops a transaction that has lost its lease.
+    pub(crate) held: Option<Arc<Script>>,
     pub(crate) reap: Arc<Script>,
     pub(crate) replay: Arc<Script>,
     pub(crate) purge: Arc<Script>,
@@ -85,8 +90,6 @@ impl Catalog {
             enqueue_joined: files.enqueue_joined.map(outbox),
             enqueue_member: files.enqueue_member.map(outbox),
             enqueue_wait: outbox(files.enqueue_wait),
-            ack_and_enqueue: files.ack_and_enqueue.map(outbox),
-            held: files.held.map(outbox),
             already_processed: outbox(files.inbox_already_processed),
             inbox_enqueue: outbox(files.inbox_enqueue),
             inbox_mark: outbox(files.inbox_mark),
@@ -116,8 +119,6 @@ impl Catalog {
             &self.enqueue_many,
             &self.enqueue_joined,
             &self.enqueue_member,
-            &self.ack_and_enqueue,
-            &self.held,
         ];
         let single = [
             &self.enqueue,
@@ -148,13 +149,20 @@ impl Catalog {
 }
 
 impl QueueSql {
-    fn scripts(&self) -> [&Arc<Script>; 13] {
-        [
+    fn scripts(&self) -> impl Iterator<Item = &Arc<Script>> {
+        let optional = [
+            &self.settle_and_claim,
+            &self.announce,
+            &self.ack_and_enqueue,
+            &self.held,
+        ];
+        let all = [
             &self.claim,
             &self.ack,
             &self.abandon,
             &self.fail,
             &self.renew,
+            &self.release,
             &self.reap,
             &self.replay,
             &self.purge,
@@ -163,7 +171,8 @@ impl QueueSql {
             &self.get,
             &self.list,
             &self.count,
-        ]
+        ];
+        all.into_iter().chain(optional.into_iter().flatten())
     }
 }
 
@@ -204,6 +213,7 @@ pub(crate) fn operations(dialect: Dialect, names: &Names) -> Vec<Operation> {
             ("abandon", &sql.abandon),
             ("fail", &sql.fail),
             ("renew", &sql.renew),
+            ("release", &sql.release),
             ("reap", &sql.reap),
         ]
         .into_iter()
@@ -242,6 +252,9 @@ pub(crate) struct Files {
     pub(crate) abandon: &'static str,
     pub(crate) fail: &'static str,
     pub(crate) renew: &'static str,
+    pub(crate) release: &'static str,
+    pub(crate) settle_and_claim: Option<&'static str>,
+    pub(crate) announce: Option<&'static str>,
     pub(crate) reap: &'static str,
     pub(crate) replay: &'static str,
     pub(crate) purge: &'static str,
@@ -275,11 +288,24 @@ pub(crate) struct Files {
     pub(crate) replaceable: &'static [(bool, &'static str)],
 }
 
-/// Which of the two queues a file is filled in for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Queue {
+/// Which of the two work queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Queue {
+    /// Messages that leave.
     Outbox,
+    /// Messages that came in.
     Inbox,
+}
+
+impl Queue {
+    /// Its name in logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Outbox => "outbox",
+            Self::Inbox => "inbox",
+        }
+    }
 }
 
 pub(crate) fn files(dialect: Dialect) -> &'static Files {
@@ -320,6 +346,11 @@ impl Writer<'_> {
             abandon: script(files.abandon),
             fail: script(files.fail),
             renew: script(files.renew),
+            release: script(files.release),
+            settle_and_claim: files.settle_and_claim.map(script),
+            announce: files.announce.map(script),
+            ack_and_enqueue: files.ack_and_enqueue.map(script),
+            held: files.held.map(script),
             reap: script(files.reap),
             replay: script(files.replay),
             purge: script(files.purge),

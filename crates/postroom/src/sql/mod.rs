@@ -22,8 +22,8 @@ mod catalog;
 mod postgres;
 mod sqlite;
 
-pub(crate) use catalog::{Catalog, Migration, Queue, QueueSql, migrations, operations};
-pub use catalog::{Operation, OperationStatement};
+pub(crate) use catalog::{Catalog, Migration, QueueSql, migrations, operations};
+pub use catalog::{Operation, OperationStatement, Queue};
 #[cfg(any(
     feature = "sqlite",
     feature = "sqlx-sqlite",

@@ -1,6 +1,7 @@
 //! Table names: checked against an allow-list, quoted in one place, filled into the .sql files.
 
 use crate::error::{Error, ErrorKind};
+use crate::migrate::checksum;
 use crate::sql::Dialect;
 
 /// An SQL identifier that has passed the allow-list.
@@ -99,6 +100,13 @@ impl Names {
             }
         }
         Ok(())
+    }
+
+    /// Where workers listen for what comes into a queue: a short name of our own, because a channel's
+    /// name is shorter than a schema's and a table's together may be.
+    pub(crate) fn channel(&self, queue: &Identifier) -> String {
+        let table = format!("{}.{}", self.schema(), queue.0);
+        format!("postroom_{}", checksum(&table))
     }
 
     /// Fills the placeholders of an .sql file:

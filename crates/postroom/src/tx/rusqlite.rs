@@ -3,18 +3,12 @@
 use std::future::ready;
 use std::ops::Deref;
 
-use rusqlite::{Connection, params_from_iter};
+use rusqlite::Connection;
 
+use crate::db::sqlite::execute_one;
 use crate::error::Error;
 use crate::sql::{Dialect, Statement};
 use crate::tx::Executor;
-
-fn execute(connection: &Connection, statement: &Statement) -> rusqlite::Result<u64> {
-    let changed = connection
-        .prepare_cached(&statement.sql)?
-        .execute(params_from_iter(&statement.values))?;
-    Ok(changed as u64)
-}
 
 macro_rules! executor {
     ($client:ty) => {
@@ -29,7 +23,7 @@ macro_rules! executor {
                 &mut self,
                 statement: Statement,
             ) -> impl Future<Output = rusqlite::Result<u64>> {
-                ready(execute(Deref::deref(&&*self), &statement))
+                ready(execute_one(Deref::deref(&&*self), &statement))
             }
         }
     };

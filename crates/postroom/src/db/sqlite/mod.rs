@@ -9,19 +9,23 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
-use crate::db::{BoxFuture, Database, Output};
+use crate::db::{BoxFuture, Database, Output, Transaction, Wakes};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::{FUNCTIONS_VERSION, Plan};
 use crate::options::{Options, Synchronous};
-use crate::sql::{Call, Dialect, Script, statements as split};
+use crate::sql::{Call, Dialect, Queue, Script, statements as split};
 
 mod statements;
+mod transaction;
 mod writer;
 
-pub(crate) use statements::database_error;
 use statements::run_calls;
-use writer::Writer;
+pub(crate) use statements::{database_error, execute_one};
+use transaction::SqliteTransaction;
+pub(crate) use transaction::Work;
+use writer::{Writer, data_version};
 
 /// A write-ahead-log bug before this version can corrupt a database that several processes use.
 const OLDEST_LIBRARY: i32 = 3_051_003;
@@ -29,8 +33,12 @@ const OLDEST_LIBRARY: i32 = 3_051_003;
 /// How long a writer waits for the writers of other processes.
 const BUSY_LIMIT: Duration = Duration::from_secs(30);
 
+/// How often other processes' commits are looked for.
+const LOOK_FOR_OTHERS: Duration = Duration::from_millis(10);
+
+#[derive(Clone)]
 pub(crate) struct Sqlite {
-    writer: Writer,
+    writer: Arc<Writer>,
     /// A database in memory has only one connection.
     reader: Option<mpsc::Sender<Job>>,
 }
@@ -64,7 +72,7 @@ impl Sqlite {
             }
         };
         Ok(Self {
-            writer: Writer::start(writer)?,
+            writer: Arc::new(Writer::start(writer)?),
             reader,
         })
     }
@@ -96,6 +104,35 @@ impl Database for Sqlite {
         })
     }
 
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
+        Box::pin(async move {
+            let transaction = SqliteTransaction::begin(&self.writer).await?;
+            Ok(Box::new(transaction) as Box<dyn Transaction>)
+        })
+    }
+
+    /// There is only one way to write, and it is a thread of its own already.
+    fn apart(&self, _: usize) -> Result<Box<dyn Database>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+
+    /// Others see for themselves: see `listen`.
+    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
+
+    /// Looks at SQLite's number that changes with every commit of another connection.
+    fn listen(&self, wakes: Wakes) -> Option<BoxFuture<'static, ()>> {
+        let reader = self.reader.clone()?;
+        Some(Box::pin(async move {
+            let mut known = None;
+            while let Some(version) = version_seen_by(&reader).await {
+                if known.replace(version).is_some_and(|known| known != version) {
+                    wakes.iter().for_each(|(_, wake)| wake.wake());
+                }
+                tokio::time::sleep(LOOK_FOR_OTHERS).await;
+            }
+        }))
+    }
+
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(self.writer.alone(move |connection| {
             for part in scripts.iter().flat_map(|script| &script.parts) {
@@ -123,6 +160,15 @@ impl Database for Sqlite {
                 }),
         )
     }
+}
+
+async fn version_seen_by(reader: &mpsc::Sender<Job>) -> Option<i64> {
+    let (reply, answer) = oneshot::channel();
+    let look = Job::Alone(Box::new(move |connection| {
+        let _ = reply.send(data_version(connection));
+    }));
+    reader.send(look).ok()?;
+    answer.await.ok()
 }
 
 /// What a `sqlite:` URL names.

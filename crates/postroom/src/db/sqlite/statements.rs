@@ -1,11 +1,11 @@
 //! Runs the statements of a call on one connection, and says what SQLite's errors mean.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ToSql};
+use rusqlite::{Connection, ToSql, params_from_iter};
 
 use crate::db::Output;
 use crate::error::{Error, ErrorKind};
-use crate::sql::{Call, Part, Row, Value, as_json};
+use crate::sql::{Call, Part, Row, Statement, Value, as_json};
 
 /// Runs calls one after the other, in whatever transaction is open.
 pub(super) fn run_calls(connection: &Connection, calls: &[Call]) -> Result<Output, Error> {
@@ -28,8 +28,18 @@ pub(super) fn run_calls(connection: &Connection, calls: &[Call]) -> Result<Outpu
                 changed = now_changed > 0;
             }
         }
+        output.ends.push(output.rows.len());
     }
     Ok(output)
+}
+
+/// Runs one statement to its end, whatever rows it returns, and says how many it changed.
+pub(crate) fn execute_one(connection: &Connection, statement: &Statement) -> rusqlite::Result<u64> {
+    let before = connection.total_changes();
+    let mut prepared = connection.prepare_cached(&statement.sql)?;
+    let mut rows = prepared.query(params_from_iter(&statement.values))?;
+    while rows.next()?.is_some() {}
+    Ok(connection.total_changes() - before)
 }
 
 fn run_part(

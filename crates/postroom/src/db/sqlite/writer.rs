@@ -69,9 +69,7 @@ impl Writer {
             return result;
         }
         let (reply, answer) = oneshot::channel();
-        self.jobs
-            .send(Job::Run { calls, reply })
-            .map_err(|_| stopped())?;
+        self.send(Job::Run { calls, reply })?;
         answer.await.map_err(|_| stopped())?
     }
 
@@ -84,8 +82,12 @@ impl Writer {
         let job = Job::Alone(Box::new(move |connection| {
             let _ = reply.send(work(connection));
         }));
-        self.jobs.send(job).map_err(|_| stopped())?;
+        self.send(job)?;
         answer.await.map_err(|_| stopped())?
+    }
+
+    pub(super) fn send(&self, job: Job) -> Result<(), Error> {
+        self.jobs.send(job).map_err(|_| stopped())
     }
 
     /// `None` when the thread should do it: somebody else writes, or it would take long.
@@ -255,7 +257,7 @@ fn commit(connection: &Connection) -> Result<(), Error> {
     })
 }
 
-fn execute(connection: &Connection, statement: &str) -> Result<(), Error> {
+pub(super) fn execute(connection: &Connection, statement: &str) -> Result<(), Error> {
     connection
         .prepare_cached(statement)
         .and_then(|mut statement| statement.execute([]))
@@ -300,7 +302,7 @@ impl Desk {
 }
 
 /// A number that changes when another connection commits.
-fn data_version(connection: &Connection) -> i64 {
+pub(super) fn data_version(connection: &Connection) -> i64 {
     connection
         .prepare_cached("PRAGMA data_version")
         .and_then(|mut statement| statement.query_row([], |row| row.get(0)))

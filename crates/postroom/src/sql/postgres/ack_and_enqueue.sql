@@ -2,7 +2,7 @@
 -- same statement ($5 to $13, as enqueue_joined), but only if the ack changed something: a lost lease
 -- leaves nothing behind. Returns as ack does.
 WITH acked AS MATERIALIZED (
-    SELECT * FROM {outbox+_ack}($1::uuid, $2::uuid[], $3::text, $4::bigint <> 0)),
+    SELECT * FROM {queue+_ack}($1::uuid, $2::uuid[], $3::text, $4::bigint <> 0)),
 enqueued AS (
     INSERT INTO {outbox} (id, message_id, topic, payload, headers, correlation_id, due_time, next_attempt_at)
     SELECT u.id, u.message_id, u.topic, u.payload, u.headers, u.correlation_id,

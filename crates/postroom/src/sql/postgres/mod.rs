@@ -16,6 +16,9 @@ pub(super) const FILES: Files = Files {
     abandon: include_str!("abandon.sql"),
     fail: include_str!("fail.sql"),
     renew: include_str!("renew.sql"),
+    release: include_str!("release.sql"),
+    settle_and_claim: Some(include_str!("settle_and_claim.sql")),
+    announce: Some(include_str!("announce.sql")),
     reap: include_str!("reap.sql"),
     replay: include_str!("replay.sql"),
     purge: include_str!("purge.sql"),
@@ -60,6 +63,8 @@ pub(super) const FILES: Files = Files {
         (true, include_str!("functions/fail.sql")),
         (true, include_str!("functions/abandon.sql")),
         (true, include_str!("functions/renew.sql")),
+        (true, include_str!("functions/release.sql")),
+        (true, include_str!("functions/settle.sql")),
         (true, include_str!("functions/reap.sql")),
         (true, include_str!("functions/replay.sql")),
         (true, include_str!("functions/purge.sql")),
@@ -153,7 +158,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ),
         (
             "{columns_fresh}",
-            columns.replace("attempt_count, deferral_count", "0, 0"),
+            columns.replace("attempt_count, deferral_count, delivery_count", "0, 0, 0"),
         ),
         ("{columns}", columns.to_owned()),
         ("{inbox_columns}", INBOX_COLUMNS.to_owned()),
@@ -191,6 +196,27 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         (
             "{count_failed}",
             only_outbox("RETURN QUERY SELECT * FROM {join+_count}(NULL, v_messages, 2::smallint);"),
+        ),
+        // Two counts would lock joins twice, each time in order, which is no order: so all are locked first.
+        (
+            "{count_settled}",
+            only_outbox(
+                "IF v_completed IS NOT NULL AND v_failed IS NOT NULL THEN \
+                 PERFORM 1 FROM {join_member} AS m WHERE m.message_id = ANY (v_completed || v_failed) AND m.status = 0 \
+                 ORDER BY m.message_id, m.join_id FOR NO KEY UPDATE; \
+                 PERFORM 1 FROM {join} AS j WHERE j.join_id IN (SELECT m.join_id FROM {join_member} AS m \
+                 WHERE m.message_id = ANY (v_completed || v_failed) AND m.status = 0) \
+                 ORDER BY j.join_id FOR NO KEY UPDATE; \
+                 END IF;\n    \
+                 IF v_completed IS NOT NULL THEN \
+                 RETURN QUERY SELECT 'join', ARRAY[c.join_id], c.completed_steps, c.failed_steps \
+                 FROM {join+_count}(NULL, v_completed, 1::smallint) AS c; \
+                 END IF;\n    \
+                 IF v_failed IS NOT NULL THEN \
+                 RETURN QUERY SELECT 'join', ARRAY[c.join_id], c.completed_steps, c.failed_steps \
+                 FROM {join+_count}(NULL, v_failed, 2::smallint) AS c; \
+                 END IF;",
+            ),
         ),
         (
             "{count_purged}",

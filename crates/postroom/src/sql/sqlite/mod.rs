@@ -16,6 +16,9 @@ pub(super) const FILES: Files = Files {
     abandon: include_str!("abandon.sql"),
     fail: include_str!("fail.sql"),
     renew: include_str!("renew.sql"),
+    release: include_str!("release.sql"),
+    settle_and_claim: None,
+    announce: None,
     reap: include_str!("reap.sql"),
     replay: include_str!("replay.sql"),
     purge: include_str!("purge.sql"),
@@ -119,7 +122,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         // RETURNING knows a table by its name only, never by an alias.
         ("{returned}", returned.replace("q.", "{queue}.")),
         ("{columns_with_error}", columns.replace("last_error", "coalesce(error, last_error)")),
-        ("{columns_fresh}", columns.replace("attempt_count, deferral_count", "0, 0")),
+        ("{columns_fresh}", columns.replace("attempt_count, deferral_count, delivery_count", "0, 0, 0")),
         ("{columns}", columns.to_owned()),
         ("{inbox_columns}", INBOX_COLUMNS.to_owned()),
         (

@@ -1,0 +1,513 @@
+//! One queue of one store at work: what was claimed and waits, what runs, what is to be settled. The
+//! loop of a dispatcher and the turns of a fleet both drive it.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::delivery::{Delivered, Delivery};
+use super::dispatcher::Settings;
+use super::handler::Handlers;
+use super::lease::{Keeping, Lease, Leases};
+use super::run::Report;
+use super::turn::{Claim, Settlement, Settling};
+use crate::db::Database;
+use crate::error::Error;
+use crate::id::OwnerToken;
+use crate::room::Postroom;
+use crate::sql::{Queue, Row};
+
+pub(crate) struct Engine {
+    pub(super) room: Postroom,
+    pub(super) queue: Queue,
+    pub(super) handlers: Handlers,
+    pub(super) settings: Arc<Settings>,
+    /// Connections that handlers cannot take away.
+    db: Box<dyn Database>,
+    pub(super) leases: Arc<Leases>,
+    _keeping: Keeping,
+    desk: Mutex<Desk>,
+    /// There may be something for the next turn.
+    pub(super) changed: Notify,
+    pub(super) tally: Tally,
+}
+
+#[derive(Default)]
+struct Desk {
+    waiting: VecDeque<Work>,
+    running: usize,
+    /// Tasks that take from `waiting`.
+    workers: usize,
+    /// Messages that were asked for and are on their way.
+    claiming: usize,
+    results: Vec<Finished>,
+    first_result: Option<Instant>,
+    /// How many results go into a turn: one at a time after the database has refused several.
+    one_by_one: bool,
+    handler_time: Average,
+    turn_time: Average,
+    stopping: bool,
+}
+
+/// A message that was claimed.
+pub(super) struct Work {
+    pub(super) delivery: Delivery,
+    pub(super) lease: Lease,
+    claimed: Instant,
+}
+
+/// A message that was handled, and what is to become of it.
+struct Finished {
+    settling: Settling,
+    lease: Lease,
+    outcome: Handled,
+    /// Its settling was tried before, and nobody knows whether that was committed.
+    uncertain: bool,
+}
+
+/// What became of a message, for reports and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handled {
+    Done,
+    Retried,
+    NotReady,
+    Dead,
+    Released,
+}
+
+/// What a turn has brought.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Turn {
+    pub(crate) asked: usize,
+    pub(crate) claimed: usize,
+}
+
+/// How many turns may be under way at once: while one is on the wire, the other's messages are handled.
+pub(super) const TURNS: usize = 2;
+
+/// The longest that results wait for company while the queue is busy.
+const LINGER: Duration = Duration::from_millis(2);
+
+impl Engine {
+    pub(crate) fn new(
+        room: &Postroom,
+        queue: Queue,
+        handlers: &Handlers,
+        settings: &Arc<Settings>,
+    ) -> Result<Arc<Self>, Error> {
+        let mut handlers = handlers.clone();
+        if queue == Queue::Outbox {
+            handlers.add_join_wait(&room.store.join_wait_topic);
+        }
+        let (leases, keeping) = Leases::keep(Arc::clone(&room.store), queue, settings.lease)?;
+        Ok(Arc::new(Self {
+            db: room.store.db.apart(TURNS)?,
+            room: room.clone(),
+            queue,
+            handlers,
+            settings: Arc::clone(settings),
+            leases,
+            _keeping: keeping,
+            desk: Mutex::default(),
+            changed: Notify::new(),
+            tally: Tally::default(),
+        }))
+    }
+
+    /// How many messages there is room for.
+    fn capacity(&self, desk: &Desk) -> usize {
+        if desk.stopping {
+            return 0;
+        }
+        let (limit, batch) = (self.settings.concurrency, self.settings.batch);
+        // Enough to keep handlers busy during two turns, and no more: what waits here is kept from others.
+        let prefetch = match (desk.handler_time.seconds(), desk.turn_time.seconds()) {
+            (Some(handler), Some(turn)) => whole(2.0 * turn / handler.max(1e-9) * as_f64(limit)),
+            _ => 0,
+        };
+        let room = limit + prefetch.min(batch * 4);
+        room.saturating_sub(desk.waiting.len() + desk.running + desk.claiming)
+    }
+
+    /// Whether a turn is worth while, and how many messages it should claim. `looking` says that it is time
+    /// to look for messages even if there is nothing to settle; `busy` that the last look found plenty.
+    pub(super) fn wants_turn(&self, under_way: usize, looking: bool, busy: bool) -> Option<usize> {
+        let desk = self.desk();
+        let batch = self.settings.batch;
+        let results = desk.results.len();
+        let claim = self.capacity(&desk).min(batch);
+        if under_way >= TURNS || (results == 0 && (claim == 0 || !looking)) {
+            return None;
+        }
+        let full = results * 2 >= batch || (looking && claim == batch);
+        let all_in = desk.waiting.is_empty() && desk.running == 0 && desk.claiming == 0;
+        let waited = desk
+            .first_result
+            .is_some_and(|first| first.elapsed() >= LINGER);
+        let worth_while = if under_way > 0 {
+            full && busy
+        } else {
+            !busy || full || all_in || waited
+        };
+        worth_while.then_some(claim)
+    }
+
+    /// Settles what has gathered and claims up to `claim` messages, which start to be handled.
+    pub(crate) async fn turn(self: &Arc<Self>, claim: usize) -> Result<Turn, Error> {
+        let began = Instant::now();
+        let finished = {
+            let mut desk = self.desk();
+            desk.claiming += claim;
+            desk.take_results()
+        };
+        let settling: Vec<Settling> = finished.iter().map(|one| one.settling.clone()).collect();
+        let owner = OwnerToken::new();
+        let wanted = (claim > 0).then_some(Claim {
+            owner,
+            lease: self.settings.lease,
+            batch: claim,
+        });
+        let store = &self.room.store;
+        let turned = store
+            .turn(&*self.db, self.queue, &settling, wanted)
+            .await
+            .and_then(|turned| Ok((turned.settled, self.read(turned.claimed)?)));
+        match turned {
+            Ok((settled, messages)) => {
+                self.close(&finished, &settled);
+                let claimed = messages.len();
+                self.accept(owner, began, claim, messages);
+                Ok(Turn {
+                    asked: claim,
+                    claimed,
+                })
+            }
+            Err(error) => {
+                let mut desk = self.desk();
+                desk.claiming -= claim;
+                desk.put_back(finished, &error);
+                Err(error)
+            }
+        }
+    }
+
+    fn read(&self, rows: Vec<Row>) -> Result<Vec<Delivered>, Error> {
+        let mut messages = rows
+            .into_iter()
+            .map(|row| Delivered::read(self.queue, row))
+            .collect::<Result<Vec<_>, _>>()?;
+        messages.sort_by_key(Delivered::order);
+        Ok(messages)
+    }
+
+    /// What was settled is closed. What was not, though it was asked for, is somebody else's by now.
+    fn close(&self, finished: &[Finished], settled: &[uuid::Uuid]) {
+        let all = settled.len() == finished.len();
+        let known: HashSet<_> = if all {
+            HashSet::new()
+        } else {
+            settled.iter().collect()
+        };
+        let mut lost = 0;
+        for one in finished {
+            let id = one.settling.id;
+            if all || known.contains(&id) {
+                one.lease.closed(true);
+                self.tally.count(one.outcome);
+            } else if one.lease.closed(false) && !one.uncertain {
+                tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), work_item_id = %id, "lease lost before the message could be settled");
+                lost += 1;
+            }
+        }
+        self.lost(lost);
+    }
+
+    pub(super) fn lost(&self, count: u64) {
+        self.leases.count_lost(count);
+        self.tally.lost.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// New messages: handlers start on as many as may run.
+    fn accept(
+        self: &Arc<Self>,
+        owner: OwnerToken,
+        began: Instant,
+        asked: usize,
+        messages: Vec<Delivered>,
+    ) {
+        let ids: Vec<_> = messages
+            .iter()
+            .map(|message| message.work_item_id().as_uuid())
+            .collect();
+        let leases = if ids.is_empty() {
+            Vec::new()
+        } else {
+            self.leases.add(owner, ids.into_iter(), began)
+        };
+        let works = messages
+            .into_iter()
+            .zip(leases)
+            .map(|(message, (lease, cancelled))| Work {
+                delivery: Delivery::new(
+                    message,
+                    self.room.clone(),
+                    owner,
+                    cancelled,
+                    began,
+                    self.settings.lease,
+                ),
+                lease,
+                claimed: began,
+            });
+        let workers = {
+            let mut desk = self.desk();
+            desk.claiming -= asked;
+            desk.turn_time.add(began.elapsed());
+            desk.waiting.extend(works);
+            if desk.stopping {
+                desk.release_waiting();
+            }
+            let free = self.settings.concurrency.saturating_sub(desk.workers);
+            let workers = free.min(desk.waiting.len());
+            desk.workers += workers;
+            workers
+        };
+        for _ in 0..workers {
+            let engine = Arc::clone(self);
+            tokio::spawn(async move {
+                while let Some(work) = engine.next() {
+                    engine.work(work).await;
+                }
+            });
+        }
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut desk = self.desk();
+        match desk.waiting.pop_front() {
+            Some(work) => {
+                desk.running += 1;
+                Some(work)
+            }
+            None => {
+                desk.workers -= 1;
+                None
+            }
+        }
+    }
+
+    /// A handler has finished: `settlement` is still to be written; `None` when nothing is.
+    pub(super) fn finished(
+        &self,
+        work: &Work,
+        started: Instant,
+        settlement: Option<(Settlement, Handled)>,
+    ) {
+        let mut desk = self.desk();
+        desk.running -= 1;
+        desk.handler_time.add(started.elapsed());
+        if let Some((settlement, outcome)) = settlement {
+            desk.results.push(Finished {
+                settling: Settling {
+                    id: work.delivery.work_item_id().as_uuid(),
+                    owner: work.delivery.owner(),
+                    settlement,
+                },
+                lease: work.lease.clone(),
+                outcome,
+                uncertain: false,
+            });
+            desk.first_result.get_or_insert_with(Instant::now);
+        }
+        let results = desk.results.len();
+        let half = (self.settings.batch / 2).max(1);
+        let idle = desk.waiting.is_empty() && desk.running == 0;
+        drop(desk);
+        if results <= 1 || results == half || idle {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Hands back what has waited for a handler for a third of its lease: others may be free.
+    pub(super) fn release_stale(&self) {
+        let mut desk = self.desk();
+        let limit = self.settings.lease / 3;
+        let mut released = false;
+        while desk
+            .waiting
+            .front()
+            .is_some_and(|work| work.claimed.elapsed() >= limit)
+        {
+            if let Some(work) = desk.waiting.pop_front() {
+                desk.release(work);
+                released = true;
+            }
+        }
+        drop(desk);
+        if released {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Claims nothing more, and hands back what no handler has begun.
+    pub(super) fn stop(&self) {
+        let mut desk = self.desk();
+        desk.stopping = true;
+        desk.release_waiting();
+        drop(desk);
+        self.changed.notify_one();
+    }
+
+    /// Whether nothing is claimed, running or to be settled.
+    pub(super) fn is_idle(&self) -> bool {
+        let desk = self.desk();
+        desk.waiting.is_empty()
+            && desk.running == 0
+            && desk.claiming == 0
+            && desk.results.is_empty()
+    }
+
+    /// Whether every claimed message was handled, though perhaps not settled.
+    pub(super) fn is_handled(&self) -> bool {
+        let desk = self.desk();
+        desk.waiting.is_empty() && desk.running == 0
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.desk().running
+    }
+
+    pub(super) fn unsettled(&self) -> usize {
+        self.desk().results.len()
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Desk {
+    fn take_results(&mut self) -> Vec<Finished> {
+        let finished: Vec<Finished> = if self.one_by_one {
+            self.results.drain(..self.results.len().min(1)).collect()
+        } else {
+            std::mem::take(&mut self.results)
+        };
+        if self.results.is_empty() {
+            self.first_result = None;
+            self.one_by_one = false;
+        }
+        finished.iter().for_each(|one| one.lease.settling());
+        finished
+    }
+
+    /// A turn has failed: its results are tried again. What the database refuses even alone is given up:
+    /// its lease will expire, and it is delivered again.
+    fn put_back(&mut self, finished: Vec<Finished>, error: &Error) {
+        let refused = !error.is_transient();
+        if refused && finished.len() == 1 {
+            tracing::error!(work_item_id = %finished[0].settling.id, %error, "a result could not be stored; the message will be delivered again");
+            return;
+        }
+        self.one_by_one |= refused;
+        for mut one in finished {
+            one.lease.held();
+            one.uncertain = true;
+            self.results.push(one);
+        }
+        if !self.results.is_empty() {
+            self.first_result.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn release_waiting(&mut self) {
+        while let Some(work) = self.waiting.pop_front() {
+            self.release(work);
+        }
+    }
+
+    fn release(&mut self, work: Work) {
+        self.results.push(Finished {
+            settling: Settling {
+                id: work.delivery.work_item_id().as_uuid(),
+                owner: work.delivery.owner(),
+                settlement: Settlement::Release,
+            },
+            lease: work.lease,
+            outcome: Handled::Released,
+            uncertain: false,
+        });
+        self.first_result.get_or_insert_with(Instant::now);
+    }
+}
+
+/// A moving average of durations.
+#[derive(Debug, Clone, Copy, Default)]
+struct Average(Option<f64>);
+
+impl Average {
+    fn add(&mut self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        self.0 = Some(
+            self.0
+                .map_or(seconds, |average| average * 0.9 + seconds * 0.1),
+        );
+    }
+
+    fn seconds(self) -> Option<f64> {
+        self.0
+    }
+}
+
+/// What became of the messages so far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    done: AtomicU64,
+    retried: AtomicU64,
+    not_ready: AtomicU64,
+    dead: AtomicU64,
+    released: AtomicU64,
+    lost: AtomicU64,
+    pub(super) panics: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn count(&self, outcome: Handled) {
+        let counter = match outcome {
+            Handled::Done => &self.done,
+            Handled::Retried => &self.retried,
+            Handled::NotReady => &self.not_ready,
+            Handled::Dead => &self.dead,
+            Handled::Released => &self.released,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Report {
+            done: read(&self.done),
+            retried: read(&self.retried),
+            not_ready: read(&self.not_ready),
+            dead: read(&self.dead),
+            released: read(&self.released),
+            lost: read(&self.lost),
+            panics: read(&self.panics),
+        }
+    }
+}
+
+/// A count as a number to reckon with.
+fn as_f64(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::from(u32::MAX), f64::from)
+}
+
+/// The whole number below, at most a million.
+fn whole(value: f64) -> usize {
+    Duration::try_from_secs_f64(value.clamp(0.0, 1e6)).map_or(0, |duration| {
+        usize::try_from(duration.as_secs()).unwrap_or(usize::MAX)
+    })
+}

@@ -1,0 +1,191 @@
+//! When to look for messages: at once while there are plenty, less and less often while there are none,
+//! and after a failure when the database has had time to come back.
+
+use std::time::{Duration, Instant};
+
+use super::engine::Turn;
+use crate::wake::Reason;
+
+/// The first pause of an idle queue.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// While a message is promised, it is looked for more often, for this long.
+const PROMISE_PAUSE: Duration = Duration::from_millis(1);
+const PROMISE_LIMIT: Duration = Duration::from_millis(200);
+
+/// The first pause after a failure.
+const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(100);
+
+pub(super) struct Pace {
+    /// The longest pause of an idle queue.
+    poll_interval: Duration,
+    /// The longest pause after failures.
+    error_delay: Duration,
+    next_look: Instant,
+    pause: Duration,
+    promised_until: Option<Instant>,
+    /// The last look has found as much as it asked for.
+    busy: bool,
+    /// Somebody called while a look was under way, which may have missed what they called for.
+    called: bool,
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
+impl Pace {
+    pub(super) fn new(poll_interval: Duration, error_delay: Duration) -> Self {
+        Self {
+            poll_interval,
+            error_delay,
+            next_look: Instant::now(),
+            pause: FIRST_PAUSE.min(poll_interval),
+            promised_until: None,
+            busy: false,
+            called: false,
+            failures: 0,
+            not_before: None,
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Whether it is time to look.
+    pub(super) fn is_due(&self) -> bool {
+        Instant::now() >= self.next_look && !self.is_failing()
+    }
+
+    /// Whether the last failure was so recent that nothing should be tried.
+    pub(super) fn is_failing(&self) -> bool {
+        self.not_before.is_some_and(|time| Instant::now() < time)
+    }
+
+    /// When to think again.
+    pub(super) fn next(&self) -> Instant {
+        self.not_before
+            .map_or(self.next_look, |time| time.max(self.next_look))
+    }
+
+    /// A look has begun: no other until it is back, unless there is plenty.
+    pub(super) fn look_begun(&mut self) {
+        self.called = false;
+        if !self.busy {
+            self.next_look = Instant::now() + self.poll_interval;
+        }
+    }
+
+    pub(super) fn turned(&mut self, turn: Turn) {
+        self.failures = 0;
+        self.not_before = None;
+        if turn.asked == 0 {
+            return;
+        }
+        let now = Instant::now();
+        self.busy = turn.claimed == turn.asked;
+        if self.busy || std::mem::take(&mut self.called) {
+            self.next_look = now;
+            self.pause = FIRST_PAUSE.min(self.poll_interval);
+            return;
+        }
+        if turn.claimed > 0 {
+            self.pause = FIRST_PAUSE.min(self.poll_interval);
+            self.promised_until = None;
+        }
+        if self.promised_until.is_some_and(|until| now < until) {
+            self.next_look = now + PROMISE_PAUSE;
+            return;
+        }
+        self.next_look = now + self.pause;
+        if turn.claimed == 0 {
+            self.pause = (self.pause * 2).min(self.poll_interval);
+        }
+    }
+
+    /// Says how long nothing will be tried.
+    pub(super) fn failed(&mut self) -> Duration {
+        let pause = FIRST_FAILURE_PAUSE
+            .saturating_mul(1 << self.failures.min(16))
+            .min(self.error_delay);
+        self.failures += 1;
+        self.busy = false;
+        self.not_before = Some(Instant::now() + pause);
+        self.next_look = Instant::now();
+        pause
+    }
+
+    pub(super) fn woken(&mut self, reason: Reason) {
+        let now = Instant::now();
+        self.called = true;
+        self.next_look = now;
+        self.pause = FIRST_PAUSE.min(self.poll_interval);
+        self.promised_until = reason.promised.then(|| now + PROMISE_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: Turn = Turn {
+        asked: 10,
+        claimed: 0,
+    };
+
+    fn pace() -> Pace {
+        Pace::new(Duration::from_millis(500), Duration::from_secs(10))
+    }
+
+    #[test]
+    fn an_idle_queue_is_asked_less_and_less_often() {
+        let mut pace = pace();
+        let pauses: Vec<Duration> = (0..8)
+            .map(|_| {
+                let now = Instant::now();
+                pace.turned(EMPTY);
+                pace.next() - now
+            })
+            .collect();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert!(pauses[0] < Duration::from_millis(50));
+        assert!(pauses[7] >= Duration::from_millis(500));
+        assert!(pauses[7] < Duration::from_millis(600));
+    }
+
+    #[test]
+    fn a_full_batch_is_followed_by_another_look_at_once() {
+        let mut pace = pace();
+        pace.turned(EMPTY);
+        pace.turned(Turn {
+            asked: 10,
+            claimed: 10,
+        });
+        assert!(pace.is_due() && pace.is_busy());
+    }
+
+    #[test]
+    fn failures_pause_longer_and_longer_and_a_success_ends_them() {
+        let mut pace = pace();
+        assert_eq!(pace.failed(), Duration::from_millis(100));
+        assert_eq!(pace.failed(), Duration::from_millis(200));
+        for _ in 0..20 {
+            pace.failed();
+        }
+        assert_eq!(pace.failed(), Duration::from_secs(10));
+        assert!(!pace.is_due());
+        pace.turned(EMPTY);
+        assert!(!pace.is_failing());
+        assert_eq!(pace.failed(), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn waking_is_to_look_at_once() {
+        let mut pace = pace();
+        for _ in 0..8 {
+            pace.turned(EMPTY);
+        }
+        assert!(!pace.is_due());
+        pace.woken(Reason::default());
+        assert!(pace.is_due());
+    }
+}

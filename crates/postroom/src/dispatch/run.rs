@@ -1,0 +1,312 @@
+//! The loop over an engine: turns, wake-ups, pauses, and the way to stop.
+
+use std::ops::{AddAssign, Sub};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use metrics::counter;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::dispatcher::Settings;
+use super::engine::Engine;
+use super::pace::Pace;
+use crate::error::Error;
+use crate::room::Postroom;
+use crate::sql::Queue;
+
+/// How long what was cancelled at the deadline has to end and be settled.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How often waiting messages are looked over.
+const UPKEEP: Duration = Duration::from_millis(250);
+
+/// What became of messages, by what was really written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Handled, and done.
+    pub done: u64,
+    /// Handed back for another attempt.
+    pub retried: u64,
+    /// Handed back because they were not ready.
+    pub not_ready: u64,
+    /// Given up.
+    pub dead: u64,
+    /// Handed back unhandled, with no attempt spent.
+    pub released: u64,
+    /// Not settled, because the lease was lost meanwhile.
+    pub lost: u64,
+    /// How many handlers panicked; their messages are among the retried and the dead.
+    pub panics: u64,
+}
+
+impl Report {
+    /// How many messages were given to a handler and settled.
+    #[must_use]
+    pub fn handled(&self) -> u64 {
+        self.done + self.retried + self.not_ready + self.dead
+    }
+}
+
+impl AddAssign for Report {
+    fn add_assign(&mut self, other: Self) {
+        self.done += other.done;
+        self.retried += other.retried;
+        self.not_ready += other.not_ready;
+        self.dead += other.dead;
+        self.released += other.released;
+        self.lost += other.lost;
+        self.panics += other.panics;
+    }
+}
+
+impl Sub for Report {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            done: self.done - before.done,
+            retried: self.retried - before.retried,
+            not_ready: self.not_ready - before.not_ready,
+            dead: self.dead - before.dead,
+            released: self.released - before.released,
+            lost: self.lost - before.lost,
+            panics: self.panics - before.panics,
+        }
+    }
+}
+
+/// A dispatcher at work. Dropping it stops it too, without waiting for the end.
+#[must_use = "a dispatcher stops when this is dropped"]
+pub struct Running {
+    engines: Vec<Arc<Engine>>,
+    stop: CancellationToken,
+    loops: Vec<JoinHandle<()>>,
+    _helpers: Vec<AbortOnDrop>,
+}
+
+impl Running {
+    /// Claims nothing more, lets handlers finish until the deadline, settles what has finished, and hands
+    /// back the rest without spending an attempt. Says what became of all messages since the start.
+    pub async fn stop(mut self) -> Report {
+        self.stop.cancel();
+        for running in self.loops.drain(..) {
+            // A loop that panicked has nothing left to wait for.
+            let _ = running.await;
+        }
+        self.report()
+    }
+
+    /// What became of messages so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let mut report = Report::default();
+        for engine in &self.engines {
+            report += engine.tally.report();
+        }
+        report
+    }
+
+    /// How many handlers run now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.engines.iter().map(|engine| engine.running()).sum()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running")
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A task that ends with its owner.
+pub(crate) struct AbortOnDrop(pub(crate) AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Starts a loop for each engine of a store.
+pub(super) fn start(room: &Postroom, engines: Vec<Arc<Engine>>, settings: &Settings) -> Running {
+    let stop = CancellationToken::new();
+    let mut helpers = Vec::new();
+    if settings.listen {
+        let queues: Vec<Queue> = engines.iter().map(|engine| engine.queue).collect();
+        let listening = room.store.db.listen(room.store.wakes(&queues));
+        helpers
+            .extend(listening.map(|listening| AbortOnDrop(tokio::spawn(listening).abort_handle())));
+    }
+    let loops = engines
+        .iter()
+        .map(|engine| tokio::spawn(work_until(Arc::clone(engine), stop.clone())))
+        .collect();
+    for engine in &engines {
+        let upkeep = tokio::spawn(upkeep(Arc::clone(engine)));
+        helpers.push(AbortOnDrop(upkeep.abort_handle()));
+    }
+    Running {
+        engines,
+        stop,
+        loops,
+        _helpers: helpers,
+    }
+}
+
+/// What has to be done now and then.
+async fn upkeep(engine: Arc<Engine>) {
+    loop {
+        tokio::time::sleep(UPKEEP).await;
+        engine.release_stale();
+        if let Err(error) = engine.room.store.reap_now_and_then(engine.queue).await {
+            tracing::debug!(store = %engine.room.identifier(), %error, "expired leases could not be reaped");
+        }
+    }
+}
+
+/// Works one queue until it is told to stop, then ends in good order.
+async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
+    let settings = Arc::clone(&engine.settings);
+    tokio::select! {
+        () = tokio::time::sleep(settings.startup_delay) => {}
+        () = stop.cancelled() => return,
+    }
+    let mut pace = Pace::new(settings.poll_interval, settings.error_delay);
+    let mut sleeper = engine.room.store.wake(engine.queue).sleeper();
+    let mut turns = FuturesUnordered::new();
+    while !stop.is_cancelled() {
+        while !pace.is_failing()
+            && let Some(claim) = engine.wants_turn(turns.len(), pace.is_due(), pace.is_busy())
+        {
+            if claim > 0 {
+                pace.look_begun();
+            }
+            turns.push(engine.turn(claim));
+        }
+        // Results that wait for company are looked at again soon.
+        let next = if turns.is_empty() && engine.unsettled() > 0 && !pace.is_failing() {
+            Instant::now() + Duration::from_millis(1)
+        } else {
+            pace.next()
+        };
+        tokio::select! {
+            Some(turned) = turns.next() => after_turn(&engine, &mut pace, turned),
+            () = engine.changed.notified() => {}
+            reason = sleeper.woken() => pace.woken(reason),
+            () = tokio::time::sleep_until(next.into()), if turns.is_empty() => {}
+            () = stop.cancelled() => {}
+        }
+    }
+    engine.stop();
+    while let Some(turned) = turns.next().await {
+        after_turn(&engine, &mut pace, turned);
+    }
+    finish(&engine, pace).await;
+}
+
+fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<super::engine::Turn, Error>) {
+    match turned {
+        Ok(turn) => pace.turned(turn),
+        Err(error) => {
+            let pause = pace.failed();
+            tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), %error, pause = ?pause, "the queue could not be worked; trying again");
+            counter!("postroom_polls_failed_total", "store" => engine.room.store.identifier.clone(), "queue" => engine.queue.name())
+                .increment(1);
+        }
+    }
+}
+
+/// Lets handlers end until the deadline, cancels the rest, and settles everything.
+async fn finish(engine: &Arc<Engine>, mut pace: Pace) {
+    let deadline = Instant::now() + engine.settings.shutdown_deadline;
+    let mut cancelled = false;
+    while !engine.is_idle() {
+        let limit = if cancelled {
+            deadline + GRACE
+        } else {
+            deadline
+        };
+        if Instant::now() >= limit {
+            if cancelled {
+                tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), unsettled = engine.unsettled(), "stopped without settling everything; leases will expire and the messages be delivered again");
+                return;
+            }
+            tracing::warn!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), "the deadline is over; handlers are cancelled and their messages handed back");
+            cancelled = true;
+            engine.leases.cancel_all();
+            continue;
+        }
+        if engine.unsettled() > 0 && !pace.is_failing() {
+            let turned = engine.turn(0).await;
+            after_turn(engine, &mut pace, turned);
+            continue;
+        }
+        let next = if pace.is_failing() {
+            pace.next().min(limit)
+        } else {
+            limit
+        };
+        tokio::select! {
+            () = engine.changed.notified() => {}
+            () = tokio::time::sleep_until(next.into()) => {}
+        }
+    }
+}
+
+/// One batch: claimed, handled, settled.
+pub(super) async fn once(engine: &Arc<Engine>, batch: usize) -> Result<Report, Error> {
+    let before = engine.tally.report();
+    engine.turn(batch).await?;
+    settle_all(engine).await?;
+    Ok(engine.tally.report() - before)
+}
+
+/// Batches until a claim finds nothing. Says how many messages there were.
+pub(super) async fn drain(engine: &Arc<Engine>) -> Result<usize, Error> {
+    let mut total = 0;
+    loop {
+        let turn = engine.turn(engine.settings.batch).await?;
+        total += turn.claimed;
+        if turn.claimed == 0 {
+            settle_all(engine).await?;
+            return Ok(total);
+        }
+        while !engine.is_handled() {
+            engine.changed.notified().await;
+        }
+    }
+}
+
+async fn settle_all(engine: &Arc<Engine>) -> Result<(), Error> {
+    while !engine.is_idle() {
+        if engine.unsettled() > 0 {
+            engine.turn(0).await?;
+        } else {
+            engine.changed.notified().await;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for several to stop.
+pub(crate) async fn stop_all(running: Vec<Running>) -> Report {
+    let mut total = Report::default();
+    for report in join_all(running.into_iter().map(Running::stop)).await {
+        total += report;
+    }
+    total
+}

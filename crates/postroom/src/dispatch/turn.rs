@@ -1,0 +1,325 @@
+//! One round trip of a dispatcher: settle what has gathered, claim the next.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use metrics::counter;
+use uuid::Uuid;
+
+use crate::db::{Database, Output};
+use crate::error::{Error, stored_error};
+use crate::id::OwnerToken;
+use crate::join::{Finished, JoinStatus};
+use crate::sql::{Call, Queue, Row, Value};
+use crate::store::{QUICK_BATCH, Store, next_attempts};
+
+/// What is to become of one message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Settlement {
+    Ack,
+    Abandon {
+        /// Microseconds; `None` for the default backoff.
+        delay: Option<i64>,
+        error: Option<String>,
+        deferred: bool,
+    },
+    Fail {
+        error: String,
+    },
+    Release,
+}
+
+/// A message and what is to become of it.
+#[derive(Debug, Clone)]
+pub(super) struct Settling {
+    pub(super) id: Uuid,
+    pub(super) owner: OwnerToken,
+    pub(super) settlement: Settlement,
+}
+
+/// What to claim.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    pub(super) owner: OwnerToken,
+    pub(super) lease: Duration,
+    pub(super) batch: usize,
+}
+
+/// What a round trip gave back.
+#[derive(Debug, Default)]
+pub(super) struct Turned {
+    /// What really changed; the others' leases were lost.
+    pub(super) settled: Vec<Uuid>,
+    pub(super) claimed: Vec<Row>,
+}
+
+impl Store {
+    /// Settles and claims in one transaction. What was claimed by another owner meanwhile is left alone.
+    pub(super) async fn turn(
+        &self,
+        db: &dyn Database,
+        queue: Queue,
+        settling: &[Settling],
+        claim: Option<Claim>,
+    ) -> Result<Turned, Error> {
+        let (name, sql, watermark) = self.queue(queue);
+        let from = watermark.from();
+        let started = Instant::now();
+        let turned = if sql.settle_and_claim.is_some() && !settling.is_empty() {
+            let calls = self.in_one_statement(queue, settling, claim, from);
+            let output = self.observed("turn", name, db.run(calls)).await?;
+            self.read_one_statement(queue, output)?
+        } else {
+            let calls = self.one_by_one(queue, settling, claim, from);
+            let operations: Vec<_> = calls.iter().map(|(operation, _)| *operation).collect();
+            let calls = calls.into_iter().map(|(_, call)| call).collect();
+            let output = self.observed("turn", name, db.run(calls)).await?;
+            self.read_one_by_one(queue, &operations, output)?
+        };
+        if let Some(claim) = claim {
+            let claimed = turned.claimed.len();
+            watermark.claimed(
+                from,
+                started.elapsed(),
+                claimed == claim.batch,
+                &next_attempts(queue, &turned.claimed),
+            );
+            tracing::debug!(store = %self.identifier, queue = name, count = claimed, "claimed");
+            counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name)
+                .increment(claimed as u64);
+        }
+        Ok(turned)
+    }
+
+    /// PostgreSQL: a statement that calls two functions.
+    fn in_one_statement(
+        &self,
+        queue: Queue,
+        settling: &[Settling],
+        claim: Option<Claim>,
+        from: Option<i64>,
+    ) -> Vec<Call> {
+        let (_, sql, _) = self.queue(queue);
+        let mut values = claim_values(claim, from);
+        values.extend([
+            self.worker.as_str().into(),
+            i64::from(self.keep_done).into(),
+        ]);
+        let ids = |picked: &[&Settling]| -> [Value; 2] {
+            [
+                Value::Uuids(picked.iter().map(|one| one.id).collect()),
+                Value::Uuids(picked.iter().map(|one| one.owner.as_uuid()).collect()),
+            ]
+        };
+        let (mut acked, mut failed, mut abandoned, mut released) = (vec![], vec![], vec![], vec![]);
+        let (mut reasons, mut delays, mut errors, mut deferrals) = (vec![], vec![], vec![], vec![]);
+        for one in settling {
+            match &one.settlement {
+                Settlement::Ack => acked.push(one),
+                Settlement::Release => released.push(one),
+                Settlement::Fail { error } => {
+                    failed.push(one);
+                    reasons.push(stored_error(error));
+                }
+                Settlement::Abandon {
+                    delay,
+                    error,
+                    deferred,
+                } => {
+                    abandoned.push(one);
+                    delays.push(*delay);
+                    errors.push(error.as_deref().and_then(stored_error));
+                    deferrals.push(Some(i64::from(*deferred)));
+                }
+            }
+        }
+        values.extend(ids(&acked));
+        values.extend(ids(&failed));
+        values.push(Value::Texts(reasons));
+        values.extend(ids(&abandoned));
+        values.push(Value::Ints(delays));
+        values.push(Value::Texts(errors));
+        values.push(Value::Ints(deferrals));
+        values.extend(ids(&released));
+        sql.settle_and_claim
+            .iter()
+            .map(|script| script.call(values.clone()))
+            .collect()
+    }
+
+    fn read_one_statement(&self, queue: Queue, output: Output) -> Result<Turned, Error> {
+        let mut turned = Turned::default();
+        for mut row in output.rows {
+            let operation = row.optional_text()?;
+            let ids = row.uuids()?;
+            let (completed, failed) = (row.optional_int()?, row.optional_int()?);
+            match operation.as_deref() {
+                None => turned.claimed.push(row),
+                Some("join") => {
+                    let (completed, failed) =
+                        (completed.unwrap_or_default(), failed.unwrap_or_default());
+                    for id in ids {
+                        self.join_finished(&Finished {
+                            id,
+                            status: if failed > 0 {
+                                JoinStatus::Failed
+                            } else {
+                                JoinStatus::Completed
+                            },
+                            completed,
+                            failed,
+                            expected: completed + failed,
+                        });
+                    }
+                }
+                Some(operation) => {
+                    self.log_settled(known(operation), queue.name(), ids.len());
+                    turned.settled.extend(ids);
+                }
+            }
+        }
+        Ok(turned)
+    }
+
+    /// The scripts of the queue, one after the other in one transaction: those of SQLite, or a claim that
+    /// has nothing to settle.
+    fn one_by_one(
+        &self,
+        queue: Queue,
+        settling: &[Settling],
+        claim: Option<Claim>,
+        from: Option<i64>,
+    ) -> Vec<(&'static str, Call)> {
+        let (_, sql, _) = self.queue(queue);
+        let mut groups: BTreeMap<(u8, OwnerToken), Vec<&Settling>> = BTreeMap::new();
+        for one in settling {
+            groups
+                .entry((one.settlement.order(), one.owner))
+                .or_default()
+                .push(one);
+        }
+        let mut calls: Vec<(&'static str, Call)> = Vec::with_capacity(groups.len() + 1);
+        for ((_, owner), group) in groups {
+            let owner = owner.as_uuid();
+            let ids = Value::Uuids(group.iter().map(|one| one.id).collect());
+            calls.push(match group[0].settlement {
+                Settlement::Ack => ("ack", sql.ack.call(self.ack_values(owner, ids))),
+                Settlement::Release => ("release", sql.release.call(vec![owner.into(), ids])),
+                Settlement::Fail { .. } => {
+                    let errors = group.iter().map(|one| one.settlement.error()).collect();
+                    let values = vec![
+                        owner.into(),
+                        ids,
+                        Value::Texts(errors),
+                        self.worker.as_str().into(),
+                    ];
+                    ("fail", sql.fail.call(values))
+                }
+                Settlement::Abandon { .. } => {
+                    let each = |value: fn(&Settlement) -> Option<i64>| {
+                        Value::Ints(group.iter().map(|one| value(&one.settlement)).collect())
+                    };
+                    let errors = group.iter().map(|one| one.settlement.error()).collect();
+                    let values = vec![
+                        owner.into(),
+                        ids,
+                        each(Settlement::delay),
+                        Value::Texts(errors),
+                        each(Settlement::deferral),
+                    ];
+                    ("abandon", sql.abandon.call(values))
+                }
+            });
+        }
+        if claim.is_some() {
+            calls.push(("claim", sql.claim.call(claim_values(claim, from))));
+        }
+        let small = settling.len() + claim.map_or(0, |claim| claim.batch) <= QUICK_BATCH;
+        if small && let [(_, call)] = calls.as_mut_slice() {
+            *call = call.clone().quick();
+        }
+        calls
+    }
+
+    fn read_one_by_one(
+        &self,
+        queue: Queue,
+        operations: &[&'static str],
+        output: Output,
+    ) -> Result<Turned, Error> {
+        let mut turned = Turned::default();
+        let mut rows = output.rows.into_iter();
+        let mut start = 0;
+        for (index, &operation) in operations.iter().enumerate() {
+            // PostgreSQL runs one statement only, whose rows are all there are.
+            let end = output.ends.get(index).copied().unwrap_or(usize::MAX);
+            let part = rows.by_ref().take(end.saturating_sub(start)).collect();
+            start = end;
+            if operation == "claim" {
+                turned.claimed = part;
+            } else {
+                let settled = self.settled(part)?;
+                self.log_settled(operation, queue.name(), settled.len());
+                turned.settled.extend(settled);
+            }
+        }
+        Ok(turned)
+    }
+}
+
+impl Settlement {
+    /// An abandoned wait message comes after the acks that may complete its join.
+    fn order(&self) -> u8 {
+        match self {
+            Self::Ack => 0,
+            Self::Fail { .. } => 1,
+            Self::Abandon { .. } => 2,
+            Self::Release => 3,
+        }
+    }
+
+    fn error(&self) -> Option<String> {
+        match self {
+            Self::Fail { error } => stored_error(error),
+            Self::Abandon { error, .. } => error.as_deref().and_then(stored_error),
+            Self::Ack | Self::Release => None,
+        }
+    }
+
+    fn delay(&self) -> Option<i64> {
+        match self {
+            Self::Abandon { delay, .. } => *delay,
+            _ => None,
+        }
+    }
+
+    fn deferral(&self) -> Option<i64> {
+        Some(i64::from(matches!(
+            self,
+            Self::Abandon { deferred: true, .. }
+        )))
+    }
+}
+
+fn claim_values(claim: Option<Claim>, from: Option<i64>) -> Vec<Value> {
+    let micros = |lease: Duration| i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
+    let batch = claim.map_or(0, |claim| claim.batch);
+    vec![
+        claim
+            .map_or(Uuid::nil(), |claim| claim.owner.as_uuid())
+            .into(),
+        claim.map_or(0, |claim| micros(claim.lease)).into(),
+        i64::try_from(batch).unwrap_or(i64::MAX).into(),
+        from.into(),
+    ]
+}
+
+/// The settle function's words, as metrics want them.
+fn known(operation: &str) -> &'static str {
+    match operation {
+        "ack" => "ack",
+        "abandon" => "abandon",
+        "fail" => "fail",
+        _ => "release",
+    }
+}

@@ -1,0 +1,352 @@
+//! One message: find its handler, run it, decide what becomes of it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use metrics::{counter, histogram};
+use tracing::Instrument;
+
+use super::delivery::Delivery;
+use super::dispatcher::NoHandler;
+use super::engine::{Engine, Handled, Work};
+use super::outcome::{FailureClass, HandlerError, Outcome};
+use super::redact::without_payload;
+use super::retry::{Failure, Verdict};
+use super::transaction::{Open, Slot};
+use super::turn::Settlement;
+use crate::error::{Error, ErrorKind};
+use crate::message::Message;
+use crate::outbox::{Enqueue, ack_and_enqueue, log_enqueued};
+use crate::sql::Queue;
+use crate::store::duration_micros;
+
+/// How a handler's run ended.
+enum Ended {
+    Answered(Result<Outcome, HandlerError>),
+    Panicked(String),
+    /// The lease was lost, or the dispatcher stops.
+    Cancelled,
+}
+
+/// What is still to be written, and what that makes of the message. `None` when all is written, or when
+/// nothing may be.
+type Next = Option<(Settlement, Handled)>;
+
+/// How long a message waits that nobody handles.
+const NO_HANDLER_DELAY: Duration = Duration::from_secs(60);
+
+/// Deliveries without an outcome that are worth a warning.
+const SUSPICIOUS_DELIVERIES: u32 = 4;
+
+impl Engine {
+    /// Handles one message.
+    pub(super) async fn work(self: &Arc<Self>, work: Work) {
+        let delivery = work.delivery.clone();
+        let started = Instant::now();
+        let span = self.span(&delivery);
+        let next = self.handle(&work).instrument(span).await;
+        self.end_transaction(&delivery).await;
+        self.finished(&work, started, next);
+    }
+
+    fn span(&self, delivery: &Delivery) -> tracing::Span {
+        tracing::info_span!(
+            "handle",
+            store = %self.room.identifier(),
+            queue = self.queue.name(),
+            topic = delivery.topic(),
+            message_id = %delivery.message_id(),
+            attempt = delivery.attempt(),
+        )
+    }
+
+    async fn handle(&self, work: &Work) -> Next {
+        let delivery = &work.delivery;
+        if let Some(next) = self.too_many_deliveries(delivery) {
+            return next;
+        }
+        let Some(handler) = self.handlers.find(delivery.topic()) else {
+            return self.no_handler(delivery);
+        };
+        let store = &self.room.store;
+        store.log_handling(self.queue.name(), delivery.topic(), &delivery.message_id());
+        let started = Instant::now();
+        let running = AssertUnwindSafe(async { handler.handle(delivery.clone()).await });
+        let running = self.in_time(running.catch_unwind());
+        let ended = tokio::select! {
+            biased;
+            () = delivery.cancelled() => Ended::Cancelled,
+            ended = running => ended,
+        };
+        histogram!(
+            "postroom_handler_seconds",
+            "store" => store.identifier.clone(), "queue" => self.queue.name(), "topic" => delivery.topic().to_owned()
+        )
+        .record(started.elapsed());
+        self.settle(work, ended).await
+    }
+
+    /// The run, no longer than the settings allow.
+    async fn in_time(
+        &self,
+        running: impl Future<Output = std::thread::Result<Result<Outcome, HandlerError>>>,
+    ) -> Ended {
+        let answer = match self.settings.handler_timeout {
+            None => running.await,
+            Some(limit) => tokio::time::timeout(limit, running)
+                .await
+                .unwrap_or_else(|_| {
+                    Ok(Err(HandlerError::infrastructure(format!(
+                        "the handler took longer than {} s",
+                        limit.as_secs_f64()
+                    ))))
+                }),
+        };
+        match answer {
+            Ok(answer) => Ended::Answered(answer),
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| panic.downcast_ref::<String>().cloned())
+                    .unwrap_or_default();
+                Ended::Panicked(format!("the handler panicked: {text}"))
+            }
+        }
+    }
+
+    async fn settle(&self, work: &Work, ended: Ended) -> Next {
+        let delivery = &work.delivery;
+        match ended {
+            Ended::Cancelled => work
+                .lease
+                .is_held()
+                .then_some((Settlement::Release, Handled::Released)),
+            Ended::Panicked(text) => {
+                self.tally.panics.fetch_add(1, Ordering::Relaxed);
+                counter!("postroom_handler_panics_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name())
+                    .increment(1);
+                self.failed(delivery, HandlerError::business(text))
+            }
+            Ended::Answered(Err(error)) => self.failed(delivery, error),
+            Ended::Answered(Ok(Outcome::Done)) => self.done(work, &[]).await,
+            Ended::Answered(Ok(Outcome::DoneAndEnqueue(messages))) => {
+                self.done(work, &messages).await
+            }
+            Ended::Answered(Ok(Outcome::Retry(after))) => {
+                let mut error = HandlerError::business("the handler asked for another attempt");
+                error.retry_after = after;
+                self.retry_or_fail(delivery, &error)
+            }
+            Ended::Answered(Ok(Outcome::NotReady(after))) => {
+                tracing::debug!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), "not ready");
+                Some((
+                    Settlement::Abandon {
+                        delay: self.delay(after),
+                        error: None,
+                        deferred: true,
+                    },
+                    Handled::NotReady,
+                ))
+            }
+        }
+    }
+
+    /// The handler has succeeded: acked with all the others in the next turn, unless something has to be
+    /// committed together with it.
+    async fn done(&self, work: &Work, messages: &[Message]) -> Next {
+        let delivery = &work.delivery;
+        if delivery.acked_elsewhere() {
+            return self.acked_by_handler(work, messages).await;
+        }
+        let written = match self.open_transaction(delivery) {
+            Ok(Some(open)) => self.commit(delivery, open, messages).await,
+            Ok(None) if messages.is_empty() => return Some((Settlement::Ack, Handled::Done)),
+            Ok(None) => {
+                work.lease.settling();
+                let (store, owner) = (&self.room.store, delivery.owner());
+                ack_and_enqueue(store, self.queue, owner, delivery.work_item_id(), messages)
+                    .await
+                    .map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(()) => {
+                work.lease.closed(true);
+                self.tally.count(Handled::Done);
+                None
+            }
+            Err(error) if error.kind() == ErrorKind::LeaseLost => {
+                if work.lease.closed(false) {
+                    tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), "lease lost; what the handler did in its transaction is rolled back");
+                    self.lost(1);
+                }
+                None
+            }
+            Err(error) => {
+                work.lease.held();
+                self.failed(delivery, error.into())
+            }
+        }
+    }
+
+    /// The ack went with the handler's own transaction. What it lets follow did not, which is its choice.
+    async fn acked_by_handler(&self, work: &Work, messages: &[Message]) -> Next {
+        work.lease.closed(true);
+        self.tally.count(Handled::Done);
+        if let Err(error) = self.room.outbox().enqueue_many(messages).await {
+            let delivery = &work.delivery;
+            tracing::error!(store = %self.room.identifier(), topic = delivery.topic(), message_id = %delivery.message_id(), %error, "what follows from an acked message could not be enqueued; enqueue it in the handler's transaction");
+        }
+        None
+    }
+
+    /// The handler's transaction, taken from it.
+    fn open_transaction(&self, delivery: &Delivery) -> Result<Option<Open>, Error> {
+        let Ok(mut slot) = delivery.inner.transaction.try_lock() else {
+            return Err(ErrorKind::Database.with(
+                "the handler has ended while its transaction was in use; await every use of it",
+            ));
+        };
+        match std::mem::replace(&mut *slot, Slot::Over) {
+            Slot::Open(open) => Ok(Some(open)),
+            Slot::NotBegun | Slot::Over => Ok(None),
+        }
+    }
+
+    /// Acks, enqueues and commits what the handler did, or rolls all of it back.
+    async fn commit(
+        &self,
+        delivery: &Delivery,
+        mut open: Open,
+        messages: &[Message],
+    ) -> Result<(), Error> {
+        let store = &self.room.store;
+        messages.iter().try_for_each(Message::check)?;
+        let (owner, id) = (delivery.owner(), delivery.work_item_id());
+        let enqueue = Enqueue::after_ack(store, self.queue, owner, id, messages);
+        let acked = open
+            .transaction
+            .run(enqueue.calls)
+            .await
+            .and_then(|output| store.settled(output.rows));
+        match acked {
+            Ok(acked) if !acked.is_empty() => {
+                open.transaction.commit().await?;
+                store.log_settled("ack", self.queue.name(), acked.len());
+                // Whatever the handler has enqueued can be seen now.
+                store.added(Queue::Outbox);
+                log_enqueued(store, messages);
+                Ok(())
+            }
+            Ok(_) => {
+                open.transaction.rollback().await;
+                Err(ErrorKind::LeaseLost.with("nothing was written"))
+            }
+            Err(error) => {
+                open.transaction.rollback().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whatever is left of a transaction is rolled back.
+    async fn end_transaction(&self, delivery: &Delivery) {
+        if let Ok(Some(open)) = self.open_transaction(delivery) {
+            open.transaction.rollback().await;
+        }
+    }
+
+    fn failed(&self, delivery: &Delivery, mut error: HandlerError) -> Next {
+        error.text = without_payload(&error.text, delivery.payload());
+        self.room.store.log_failed(
+            self.queue.name(),
+            delivery.topic(),
+            &delivery.message_id(),
+            &error.text,
+        );
+        self.retry_or_fail(delivery, &error)
+    }
+
+    /// The policy's verdict. Failures of infrastructure use up time and no attempts.
+    fn retry_or_fail(&self, delivery: &Delivery, error: &HandlerError) -> Next {
+        let retry_count = delivery.progress().attempt_count;
+        let verdict = self.settings.retry.decide(&Failure {
+            class: error.class,
+            attempts: delivery.attempt(),
+            retry_count,
+            age: delivery.age(),
+            topic: delivery.topic(),
+        });
+        let (mark, text) = (error.class.mark(), &error.text);
+        Some(match verdict {
+            Verdict::Retry(delay) => {
+                counter!("postroom_retries_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name(), "class" => error.class.name())
+                    .increment(1);
+                let settlement = Settlement::Abandon {
+                    delay: self.delay(error.retry_after.or(delay)),
+                    error: Some(format!("{mark} Retry {}: {text}", retry_count + 1)),
+                    deferred: error.class == FailureClass::Infrastructure,
+                };
+                (settlement, Handled::Retried)
+            }
+            Verdict::Fail(reason) => {
+                let reason = if reason.is_empty() {
+                    format!("{mark} {text}")
+                } else {
+                    format!("{mark} {reason}: {text}")
+                };
+                (Settlement::Fail { error: reason }, Handled::Dead)
+            }
+        })
+    }
+
+    fn no_handler(&self, delivery: &Delivery) -> Next {
+        let policy = self.settings.no_handler;
+        tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), ?policy, "no handler for the topic");
+        let error = format!("no handler for the topic `{}`", delivery.topic());
+        Some(match policy {
+            NoHandler::Abandon => {
+                let settlement = Settlement::Abandon {
+                    delay: self.delay(Some(NO_HANDLER_DELAY)),
+                    error: Some(error),
+                    deferred: true,
+                };
+                (settlement, Handled::Retried)
+            }
+            NoHandler::Fail => (Settlement::Fail { error }, Handled::Dead),
+            NoHandler::Ack => (Settlement::Ack, Handled::Done),
+        })
+    }
+
+    /// A message that was claimed again and again and never settled may be what kills its workers.
+    fn too_many_deliveries(&self, delivery: &Delivery) -> Option<Next> {
+        let progress = delivery.progress();
+        let unsettled = progress
+            .delivery_count
+            .saturating_sub(progress.attempt_count);
+        if unsettled >= SUSPICIOUS_DELIVERIES {
+            tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), deliveries = unsettled, "delivered again and again without an outcome; its handler may kill the process");
+        }
+        let most = self.settings.max_deliveries?;
+        (unsettled > most).then(|| {
+            let error = format!(
+                "[BUSINESS] Delivered {most} times without an outcome; its handler may kill the process"
+            );
+            Some((Settlement::Fail { error }, Handled::Dead))
+        })
+    }
+
+    /// Microseconds that the store accepts: never nothing, never more than a year.
+    fn delay(&self, delay: Option<Duration>) -> Option<i64> {
+        delay.map(|delay| {
+            duration_micros("delay", delay)
+                .unwrap_or(366 * 24 * 3600 * 1_000_000)
+                .max(1)
+        })
+    }
+}

@@ -52,6 +52,7 @@ compile_error!("postroom needs a database: turn on the feature `sqlite` or `post
 mod db;
 mod dispatch;
 mod error;
+pub mod events;
 mod id;
 mod inbound;
 mod inbox;
@@ -100,6 +101,8 @@ pub use work::Handled;
 mod guides {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/domain-events.md")]
+    struct DomainEvents;
     #[doc = include_str!("../../../docs/getting-started.md")]
     struct GettingStarted;
     #[doc = include_str!("../../../docs/guarantees.md")]

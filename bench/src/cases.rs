@@ -9,7 +9,9 @@ use postroom::{Options, Postroom};
 use testkit::postgres::{Durability, Server};
 use tokio_postgres::{Client, NoTls};
 
-use crate::contender::{BULK, Contender};
+use crate::classic_floor::ClassicFloor;
+use crate::contender::{BULK, Contender, dispatch};
+use crate::latency;
 use crate::postgres_floor::PostgresFloor;
 use crate::report::Measured;
 use crate::sqlite_floor::SqliteFloor;
@@ -24,8 +26,19 @@ impl Backend {
     /// The names of its cases, in the order in which they run.
     fn cases(self) -> Vec<&'static str> {
         let (floor, others) = match self {
-            Self::Sqlite => (&SQLITE_FLOOR, vec![&SQLITE_FULL]),
-            Self::Postgres => (&POSTGRES_FLOOR, vec![&POSTGRES_SNAPSHOT, &POSTGRES_FULL]),
+            Self::Sqlite => (&SQLITE_FLOOR, vec![&SQLITE_FULL, &SQLITE_DISPATCH]),
+            Self::Postgres => (
+                &POSTGRES_FLOOR,
+                vec![
+                    &POSTGRES_SNAPSHOT,
+                    &POSTGRES_FULL,
+                    &DISPATCH,
+                    &DISPATCH_CLASSIC,
+                    &DISPATCH_DEEP,
+                    &DISPATCH_PRODUCERS,
+                    &DISPATCH_LATENCY,
+                ],
+            ),
         };
         floor.iter().chain(others).map(|case| case.name).collect()
     }
@@ -139,6 +152,48 @@ const POSTGRES_FLOOR: [Case; 4] = [
     },
 ];
 
+/// The dispatcher against the same statements, and against a table whose status flips.
+const DISPATCH: Case = Case {
+    name: "dispatcher drain",
+    work: Work::Drain,
+    messages: 100_000,
+    target: 0.75,
+    note: None,
+};
+const DISPATCH_CLASSIC: Case = Case {
+    name: "dispatcher drain, classic",
+    target: 0.9,
+    ..DISPATCH
+};
+/// A long queue against a short one.
+const DISPATCH_DEEP: Case = Case {
+    name: "dispatcher drain, 500k",
+    messages: 500_000,
+    target: 0.85,
+    ..DISPATCH
+};
+const DEEP_RATIO: usize = 10;
+/// The rate of producers while a dispatcher drains what they enqueue.
+const DISPATCH_PRODUCERS: Case = Case {
+    name: "enqueue, 16, dispatching",
+    work: Work::Enqueue { tasks: 16 },
+    messages: 32_000,
+    target: 0.85,
+    note: None,
+};
+/// One over the median time; 1.5 times the floor's is two thirds.
+const DISPATCH_LATENCY: Case = Case {
+    name: "idle latency, 1/p50",
+    work: Work::Enqueue { tasks: 1 },
+    messages: 100,
+    target: 0.667,
+    note: None,
+};
+const SQLITE_DISPATCH: Case = Case {
+    messages: 50_000,
+    ..DISPATCH
+};
+
 const POSTGRES_SNAPSHOT: Case = Case {
     name: "drain, held snapshot",
     work: Work::Drain,
@@ -209,6 +264,7 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
         connection.execute_batch("DELETE FROM outbox_done; PRAGMA wal_checkpoint(TRUNCATE)")?;
         Ok(())
     };
+    let dispatcher = Contender::Dispatcher(ours.clone());
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
     for case in &SQLITE_FLOOR {
@@ -218,6 +274,11 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
                 .await?,
         );
     }
+    results.extend(
+        bench
+            .compare(&SQLITE_DISPATCH, "raw SQL", &dispatcher, &floor, &clean)
+            .await?,
+    );
     let case = &SQLITE_FULL;
     if bench.wanted(case) {
         fill_sqlite_archive(&paths[2])?;
@@ -260,7 +321,10 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
         open("floor").await?,
         open("full").await?,
     );
-    let floor = Contender::PostgresFloor(PostgresFloor::open(server.url(), "floor", &floor).await?);
+    let floor = PostgresFloor::open(server.url(), "floor", &floor).await?;
+    let statements = (floor.enqueue.clone(), floor.claim.clone());
+    let floor = Contender::PostgresFloor(floor);
+    let classic = Contender::ClassicFloor(ClassicFloor::open(server.url()).await?);
     let bench = Bench {
         backend: "postgres",
         plan,
@@ -268,10 +332,12 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
     };
     let clean = async || {
         client
-            .batch_execute("TRUNCATE ours.outbox, floor.outbox, \"full\".outbox, ours.outbox_done, floor.outbox_done; CHECKPOINT")
+            .batch_execute("TRUNCATE ours.outbox, floor.outbox, \"full\".outbox, ours.outbox_done, floor.outbox_done, classic; CHECKPOINT")
             .await?;
         Ok(())
     };
+    let (room, other) = (ours.clone(), open("ours").await?);
+    let dispatcher = Contender::Dispatcher(ours.clone());
     let ours = Contender::Library(ours);
     let mut results = Vec::new();
     for case in &POSTGRES_FLOOR {
@@ -281,6 +347,28 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
                 .await?,
         );
     }
+    for (case, against, theirs) in [
+        (&DISPATCH, "raw SQL", &floor),
+        (&DISPATCH_CLASSIC, "status flips, raw SQL", &classic),
+    ] {
+        results.extend(
+            bench
+                .compare(case, against, &dispatcher, theirs, &clean)
+                .await?,
+        );
+    }
+    results.extend(bench.deep(&DISPATCH_DEEP, &dispatcher, &clean).await?);
+    results.extend(
+        bench
+            .while_dispatching(&DISPATCH_PRODUCERS, &ours, &other, &clean)
+            .await?,
+    );
+    let latency = &DISPATCH_LATENCY;
+    results.extend(
+        bench
+            .latency(latency, (&room, &other), server.url(), &statements)
+            .await?,
+    );
     let case = &POSTGRES_SNAPSHOT;
     results.extend(bench.under_snapshot(case, &ours, &server, &clean).await?);
     let case = &POSTGRES_FULL;
@@ -387,6 +475,94 @@ impl Bench<'_> {
         Ok(Some(self.measured(case, "no held snapshot", &rounds)))
     }
 
+    /// The dispatcher on a long queue and on one a tenth as long.
+    async fn deep(
+        &self,
+        case: &Case,
+        dispatcher: &Contender,
+        clean: &impl AsyncFn() -> Result<()>,
+    ) -> Result<Option<Measured>> {
+        if !self.wanted(case) {
+            return Ok(None);
+        }
+        let bar = self.bar(case);
+        let shallow = Case {
+            messages: case.messages / DEEP_RATIO,
+            ..*case
+        };
+        let mut rounds = Vec::new();
+        for _ in 0..self.plan.rounds {
+            clean().await?;
+            let shallow = self.once(&shallow, dispatcher).await?;
+            bar.inc(1);
+            clean().await?;
+            rounds.push((self.once(case, dispatcher).await?, shallow));
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(Some(self.measured(case, "50k pending", &rounds)))
+    }
+
+    /// Producers with a dispatcher of another process's connections at work, and without.
+    async fn while_dispatching(
+        &self,
+        case: &Case,
+        producers: &Contender,
+        other: &Postroom,
+        clean: &impl AsyncFn() -> Result<()>,
+    ) -> Result<Option<Measured>> {
+        if !self.wanted(case) {
+            return Ok(None);
+        }
+        let bar = self.bar(case);
+        let mut rounds = Vec::new();
+        for _ in 0..self.plan.rounds {
+            clean().await?;
+            let without = self.once(case, producers).await?;
+            bar.inc(1);
+            clean().await?;
+            let running = dispatch(other)?;
+            let with = self.once(case, producers).await?;
+            running.stop().await;
+            bar.inc(1);
+            rounds.push((with, without));
+        }
+        bar.finish_and_clear();
+        Ok(Some(self.measured(case, "no dispatcher", &rounds)))
+    }
+
+    /// How long an idle queue takes to hand a message to its handler.
+    async fn latency(
+        &self,
+        case: &Case,
+        (producer, consumer): (&Postroom, &Postroom),
+        url: &str,
+        (enqueue, claim): &(String, String),
+    ) -> Result<Option<Measured>> {
+        if !self.wanted(case) {
+            return Ok(None);
+        }
+        let bar = self.bar(case);
+        let mut rounds = Vec::new();
+        for _ in 0..self.plan.rounds {
+            let ours = latency::dispatcher(producer, consumer, case.messages).await?;
+            bar.inc(1);
+            let floor = latency::floor(url, enqueue, claim, case.messages).await?;
+            bar.inc(1);
+            let run = |time: std::time::Duration| Run {
+                rate: 1.0 / time.as_secs_f64(),
+                wal: None,
+            };
+            rounds.push((run(ours), run(floor)));
+        }
+        bar.finish_and_clear();
+        Ok(Some(self.measured(
+            case,
+            "LISTEN and claim by hand",
+            &rounds,
+        )))
+    }
+
     async fn once(&self, case: &Case, contender: &Contender) -> Result<Run> {
         let messages = self.plan.scaled(case.messages);
         let messages = match case.work {
@@ -401,7 +577,7 @@ impl Bench<'_> {
         match case.work {
             Work::Enqueue { tasks } => contender.enqueue(tasks, messages / tasks).await?,
             Work::Bulk => contender.bulk(messages / BULK).await?,
-            Work::Drain => contender.drain(2).await?,
+            Work::Drain => contender.drain(2, messages).await?,
         }
         let rate = messages as f64 / started.elapsed().as_secs_f64();
         let after = self.wal_position().await?;

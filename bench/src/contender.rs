@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use postroom::{Message, OwnerToken, Postroom};
+use postroom::{Delivery, Message, OwnerToken, Postroom, Running};
 
+use crate::classic_floor::ClassicFloor;
 use crate::postgres_floor::PostgresFloor;
 use crate::sqlite_floor::SqliteFloor;
 
@@ -21,6 +22,9 @@ pub(crate) fn message() -> Message {
 /// One side of a comparison.
 pub(crate) enum Contender {
     Library(Postroom),
+    /// The library's dispatcher with a handler that does nothing.
+    Dispatcher(Postroom),
+    ClassicFloor(ClassicFloor),
     PostgresFloor(PostgresFloor),
     SqliteFloor(SqliteFloor),
 }
@@ -29,7 +33,7 @@ impl Contender {
     /// `tasks` tasks at once enqueue one message at a time.
     pub(crate) async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         match self {
-            Self::Library(room) => {
+            Self::Library(room) | Self::Dispatcher(room) => {
                 let work = (0..tasks).map(|_| {
                     let outbox = room.outbox();
                     tokio::spawn(async move {
@@ -43,6 +47,7 @@ impl Contender {
             }
             Self::PostgresFloor(floor) => floor.enqueue(tasks, per_task).await,
             Self::SqliteFloor(floor) => floor.enqueue(tasks, per_task),
+            Self::ClassicFloor(_) => anyhow::bail!("not measured"),
         }
     }
 
@@ -50,7 +55,7 @@ impl Contender {
     pub(crate) async fn bulk(&self, batches: usize) -> Result<()> {
         let messages: Vec<Message> = (0..BULK).map(|_| message()).collect();
         match self {
-            Self::Library(room) => {
+            Self::Library(room) | Self::Dispatcher(room) => {
                 for _ in 0..batches {
                     room.outbox().enqueue_many(&messages).await?;
                 }
@@ -58,12 +63,22 @@ impl Contender {
             }
             Self::PostgresFloor(floor) => floor.bulk(batches).await,
             Self::SqliteFloor(floor) => floor.bulk(batches),
+            Self::ClassicFloor(floor) => floor.bulk(batches).await,
         }
     }
 
-    /// `tasks` tasks claim and ack until nothing is left.
-    pub(crate) async fn drain(&self, tasks: usize) -> Result<()> {
+    /// `tasks` tasks claim and ack until nothing is left of the messages.
+    pub(crate) async fn drain(&self, tasks: usize, messages: usize) -> Result<()> {
         match self {
+            Self::Dispatcher(room) => {
+                let running = dispatch(room)?;
+                while running.report().done < messages as u64 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                running.stop().await;
+                Ok(())
+            }
+            Self::ClassicFloor(floor) => floor.drain(tasks).await,
             Self::Library(room) => {
                 let work = (0..tasks).map(|_| {
                     let outbox = room.outbox();
@@ -85,6 +100,14 @@ impl Contender {
             Self::SqliteFloor(floor) => floor.drain(tasks),
         }
     }
+}
+
+/// A dispatcher whose handler does nothing.
+pub(crate) fn dispatch(room: &Postroom) -> Result<Running> {
+    let dispatcher = room.dispatcher().batch(BATCH);
+    Ok(dispatcher
+        .on("bench.topic", |_: Delivery| async {})
+        .start()?)
 }
 
 pub(crate) async fn all(

@@ -3,7 +3,9 @@
 //! counts is the ratio.
 
 mod cases;
+mod classic_floor;
 mod contender;
+mod latency;
 mod postgres_floor;
 mod report;
 mod sqlite_floor;

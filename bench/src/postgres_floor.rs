@@ -13,9 +13,9 @@ use crate::contender::{BATCH, BULK, LEASE, all, message};
 
 pub(crate) struct PostgresFloor {
     clients: Vec<Arc<Client>>,
-    enqueue: String,
+    pub(crate) enqueue: String,
     bulk: String,
-    claim: String,
+    pub(crate) claim: String,
     ack: String,
 }
 

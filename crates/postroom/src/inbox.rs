@@ -209,7 +209,7 @@ impl Inbox {
                 .clone()
                 .filter(|id| !id.is_empty())
                 .into(),
-            headers_text(&inbound.headers).into(),
+            headers_text(&inbound.headers, self.store.trace()).into(),
         ]);
         Ok((id, call.quick()))
     }
@@ -501,7 +501,9 @@ impl Inbox {
     /// # Errors
     /// When the database fails.
     pub async fn revive<'a>(&self, keys: impl Into<InboxKeys<'a>>) -> Result<usize, Error> {
-        Ok(self.store.replay(&self.target(keys.into())).await?.len())
+        let revived = self.store.replay(&self.target(keys.into())).await?;
+        self.store.added(Queue::Inbox);
+        Ok(revived.len())
     }
 
     /// Deletes dead messages and forgets that they were ever seen. Says how many.

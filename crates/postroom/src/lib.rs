@@ -59,6 +59,7 @@ mod inbox;
 mod join;
 mod message;
 mod migrate;
+mod observe;
 mod options;
 mod outbox;
 mod room;
@@ -82,6 +83,10 @@ pub use inbox::Inbox;
 pub use join::{Attached, Join, JoinMember, JoinStatus, Joins, NewJoin, Reported, StepStatus};
 pub use message::{
     Counts, InboxCounts, InboxMessage, InboxState, Message, OutboxMessage, Progress, Receipt, State,
+};
+pub use observe::{
+    Health, HealthCheck, HealthStatus, Origin, Propagator, QueueStats, Stats, TraceContext,
+    in_trace,
 };
 pub use options::{Options, Synchronous};
 pub use outbox::{List, Outbox};
@@ -107,6 +112,8 @@ mod guides {
     struct GettingStarted;
     #[doc = include_str!("../../../docs/guarantees.md")]
     struct Guarantees;
+    #[doc = include_str!("../../../docs/observability.md")]
+    struct Observability;
     #[doc = include_str!("../../../docs/operations.md")]
     struct Operations;
     #[doc = include_str!("../../../docs/postgres.md")]

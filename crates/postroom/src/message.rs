@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
+use crate::observe::TraceContext;
+use crate::observe::trace::Headers;
 use crate::sql::Row;
 
 /// Topics, sources, message ids, correlation ids and grouping keys have at most this many characters.
@@ -454,12 +456,17 @@ pub(crate) fn micros(time: SystemTime) -> i64 {
     }
 }
 
-/// Headers as they are stored: a JSON object, or nothing.
-pub(crate) fn headers_text(headers: &BTreeMap<String, String>) -> Option<String> {
+/// Headers as they are stored, with the trace that the message is enqueued in: a JSON object, or
+/// nothing.
+pub(crate) fn headers_text(
+    headers: &BTreeMap<String, String>,
+    trace: Option<TraceContext>,
+) -> Option<String> {
+    let headers = Headers::new(headers, trace);
     if headers.is_empty() {
         None
     } else {
-        serde_json::to_string(headers).ok()
+        serde_json::to_string(&headers).ok()
     }
 }
 

@@ -1,6 +1,9 @@
 //! How a store is opened: where it is, what its tables are called, how it behaves.
 
+use std::sync::Arc;
+
 use crate::error::{Error, ErrorKind};
+use crate::observe::Propagator;
 use crate::sql::{Identifier, Names};
 use crate::{Postroom, message};
 
@@ -32,7 +35,8 @@ pub struct Options {
     pub(crate) join_wait_topic: String,
     /// Connections that the stores of a fleet share.
     #[cfg(feature = "postgres")]
-    pub(crate) budget: Option<std::sync::Arc<crate::db::postgres::Budget>>,
+    pub(crate) budget: Option<Arc<crate::db::postgres::Budget>>,
+    pub(crate) propagator: Option<Arc<dyn Propagator>>,
     wrong: Option<Error>,
 }
 
@@ -63,6 +67,7 @@ impl Options {
             join_wait_topic: "join.wait".to_owned(),
             #[cfg(feature = "postgres")]
             budget: None,
+            propagator: None,
             wrong: None,
         }
     }
@@ -168,6 +173,14 @@ impl Options {
     #[must_use]
     pub fn join_wait_topic(mut self, topic: impl Into<String>) -> Self {
         self.join_wait_topic = topic.into();
+        self
+    }
+
+    /// A bridge to a tracing system, none by default. Without one, messages carry the trace of
+    /// [`in_trace`](crate::in_trace).
+    #[must_use]
+    pub fn propagator(mut self, propagator: impl Propagator + 'static) -> Self {
+        self.propagator = Some(Arc::new(propagator));
         self
     }
 

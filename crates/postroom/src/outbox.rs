@@ -12,6 +12,7 @@ use crate::message::{
     Counts, Message, OutboxMessage, Receipt, State, check_optional_name, check_time, headers_text,
     micros,
 };
+use crate::observe::TraceContext;
 use crate::sql::{Call, Queue, Statement, Value};
 use crate::store::{Abandon, Cutoff, Store, Target, duration_micros, retention_micros};
 use crate::tx::{Executor, run_in};
@@ -325,7 +326,9 @@ impl Outbox {
     /// # Errors
     /// When the database fails.
     pub async fn replay(&self, ids: &[WorkItemId]) -> Result<Vec<WorkItemId>, Error> {
-        Ok(work_items(self.store.replay(&self.target(ids)).await?))
+        let replayed = self.store.replay(&self.target(ids)).await?;
+        self.store.added(Queue::Outbox);
+        Ok(work_items(replayed))
     }
 
     /// Deletes dead messages for good and says how many.
@@ -469,9 +472,10 @@ impl Enqueue {
             return Ok(Self::write(store, std::slice::from_ref(message)));
         }
         let receipt = receipt(message);
+        let trace = store.trace();
         Ok(Self {
             receipts: vec![receipt],
-            calls: vec![single(store, message, receipt)],
+            calls: vec![single(store, message, receipt, trace)],
         })
     }
 
@@ -495,7 +499,8 @@ impl Enqueue {
         if let Some(script) = &sql.ack_and_enqueue {
             let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
             let mut values = ack;
-            values.extend(columns(messages, &receipts));
+            let trace = store.trace();
+            values.extend(columns(messages, &receipts, trace));
             values.extend(membership_columns(memberships(messages, &receipts)));
             return Self {
                 receipts,
@@ -514,16 +519,17 @@ impl Enqueue {
         let receipts: Vec<Receipt> = messages.iter().map(receipt).collect();
         let catalog = &store.catalog;
         let memberships = memberships(messages, &receipts);
+        let trace = store.trace();
         let calls = match (
             &catalog.enqueue_many,
             &catalog.enqueue_joined,
             &catalog.enqueue_member,
         ) {
             (Some(many), _, _) if memberships.is_empty() => {
-                vec![many.call(columns(messages, &receipts))]
+                vec![many.call(columns(messages, &receipts, trace))]
             }
             (_, Some(joined), _) => {
-                let mut values = columns(messages, &receipts);
+                let mut values = columns(messages, &receipts, trace);
                 values.extend(membership_columns(memberships));
                 vec![joined.call(values)]
             }
@@ -531,7 +537,7 @@ impl Enqueue {
                 let rows = messages
                     .iter()
                     .zip(&receipts)
-                    .map(|(message, receipt)| single(store, message, *receipt));
+                    .map(|(message, receipt)| single(store, message, *receipt, trace));
                 let mut seen = std::collections::HashSet::new();
                 let members = memberships
                     .into_iter()
@@ -630,7 +636,7 @@ fn receipt(message: &Message) -> Receipt {
     }
 }
 
-fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
+fn single(store: &Store, message: &Message, receipt: Receipt, trace: Option<TraceContext>) -> Call {
     store
         .catalog
         .enqueue
@@ -639,7 +645,7 @@ fn single(store: &Store, message: &Message, receipt: Receipt) -> Call {
             receipt.message_id.as_uuid().into(),
             message.topic.as_str().into(),
             message.payload.as_str().into(),
-            headers_text(&message.headers).into(),
+            headers_text(&message.headers, trace).into(),
             correlation(message).into(),
             message.due_at.map(micros).into(),
         ])
@@ -664,7 +670,7 @@ fn membership_columns(memberships: Vec<(Uuid, Uuid)>) -> [Value; 2] {
     [members.into(), joins.into()]
 }
 
-fn columns(messages: &[Message], receipts: &[Receipt]) -> Vec<Value> {
+fn columns(messages: &[Message], receipts: &[Receipt], trace: Option<TraceContext>) -> Vec<Value> {
     vec![
         Value::Uuids(
             receipts
@@ -693,7 +699,7 @@ fn columns(messages: &[Message], receipts: &[Receipt]) -> Vec<Value> {
         Value::Texts(
             messages
                 .iter()
-                .map(|message| headers_text(&message.headers))
+                .map(|message| headers_text(&message.headers, trace))
                 .collect(),
         ),
         Value::Texts(messages.iter().map(correlation).collect()),

@@ -61,6 +61,7 @@ impl Postroom {
                 join_wait_topic: options.join_wait_topic,
                 // The other half of the connections is for what handlers do beside their transaction.
                 transactions: Semaphore::new((options.connections / 2).max(1)),
+                propagator: options.propagator,
             }),
         };
         room.store

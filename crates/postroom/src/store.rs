@@ -14,6 +14,7 @@ use crate::db::{Database, Output, Wakes};
 use crate::error::{Error, ErrorKind, stored_error};
 use crate::id::{JoinId, OwnerToken};
 use crate::join::{Finished, JoinStatus, finished};
+use crate::observe::Propagator;
 use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Value};
 use crate::wake::Wake;
 
@@ -27,6 +28,8 @@ pub(crate) struct Store {
     pub(crate) worker: String,
     pub(crate) keep_done: bool,
     pub(crate) join_wait_topic: String,
+    /// Who knows the trace of the running task, if somebody does.
+    pub(crate) propagator: Option<Arc<dyn Propagator>>,
     pub(crate) outbox: QueueState,
     pub(crate) inbox: QueueState,
     /// How many handlers may have a transaction open at once.
@@ -307,7 +310,9 @@ impl Store {
         Ok(())
     }
 
+    /// A join has finished: it is told, and its wait messages are ready.
     pub(crate) fn join_finished(&self, join: &Finished) {
+        self.added(Queue::Outbox);
         tracing::info!(
             store = %self.identifier,
             join_id = %JoinId::from(join.id),

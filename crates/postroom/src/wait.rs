@@ -1,14 +1,18 @@
 //! Waiting for a join: the message that waits, and the decision that is taken when it is handled.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{JoinId, MessageId, OwnerToken, WorkItemId};
 use crate::join::{JoinStatus, Joins, NO_JOIN};
-use crate::message::{Message, NAME_LIMIT, OutboxMessage, Receipt, check_name, check_text};
+use crate::message::{
+    Message, NAME_LIMIT, OutboxMessage, Receipt, check_name, check_text, headers_text,
+};
 use crate::outbox::Outbox;
-use crate::sql::{Call, Value};
+use crate::sql::Call;
 use crate::store::Abandon;
 use crate::tx::{Executor, run_in};
 
@@ -50,7 +54,7 @@ impl Joins {
             id.as_uuid().into(),
             self.store.join_wait_topic.as_str().into(),
             payload.into(),
-            Value::Text(None),
+            headers_text(&BTreeMap::new(), self.store.trace()).into(),
             wait.join_id.into(),
         ];
         let call = self.store.catalog.enqueue_wait.call(values).needs(NO_JOIN);

@@ -1,6 +1,7 @@
 //! A message in a handler's hands.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -168,9 +169,14 @@ impl Delivery {
     /// that is `source/id`.
     #[must_use]
     pub fn message_id(&self) -> String {
+        self.key().to_string()
+    }
+
+    /// [`Delivery::message_id`], for logs, without making a text of it first.
+    pub(super) fn key(&self) -> &dyn Display {
         match &self.inner.message {
-            Delivered::Outbox(message) => message.message_id.to_string(),
-            Delivered::Inbox(message) => message.id.to_string(),
+            Delivered::Outbox(message) => &message.message_id,
+            Delivered::Inbox(message) => &message.id,
         }
     }
 

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use metrics::counter;
 use tokio::sync::Notify;
 
 use super::delivery::{Delivered, Delivery};
 use super::dispatcher::Settings;
 use super::handler::Handlers;
 use super::lease::{Keeping, Lease, Leases};
+use super::pace::Pace;
 use super::run::Report;
 use super::turn::{Claim, Settlement, Settling};
 use crate::db::Database;
@@ -78,6 +80,27 @@ pub(super) enum Handled {
     Released,
 }
 
+impl Handled {
+    /// All of them, in order.
+    const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Retried,
+        Self::NotReady,
+        Self::Dead,
+        Self::Released,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retried => "retried",
+            Self::NotReady => "not_ready",
+            Self::Dead => "dead",
+            Self::Released => "released",
+        }
+    }
+}
+
 /// What a turn has brought.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Turn {
@@ -102,6 +125,7 @@ impl Engine {
         if queue == Queue::Outbox {
             handlers.add_join_wait(&room.store.join_wait_topic);
         }
+        handlers.measure(&room.store.identifier, queue);
         let (leases, keeping) = Leases::keep(Arc::clone(&room.store), queue, settings.lease)?;
         Ok(Arc::new(Self {
             db: room.store.db.apart(TURNS)?,
@@ -132,9 +156,9 @@ impl Engine {
         room.saturating_sub(desk.waiting.len() + desk.running + desk.claiming)
     }
 
-    /// Whether a turn is worth while, and how many messages it should claim. `looking` says that it is time
-    /// to look for messages even if there is nothing to settle; `busy` that the last look found plenty.
-    pub(super) fn wants_turn(&self, under_way: usize, looking: bool, busy: bool) -> Option<usize> {
+    /// Whether a turn is worth while, and how many messages it should claim.
+    pub(super) fn wants_turn(&self, under_way: usize, pace: &Pace) -> Option<usize> {
+        let (looking, busy) = (pace.is_due(), pace.is_busy());
         let desk = self.desk();
         let batch = self.settings.batch;
         let results = desk.results.len();
@@ -149,6 +173,8 @@ impl Engine {
             .is_some_and(|first| first.elapsed() >= LINGER);
         let worth_while = if under_way > 0 {
             full && busy
+        } else if pace.is_gathering() {
+            full
         } else {
             !busy || full || all_in || waited
         };
@@ -212,17 +238,30 @@ impl Engine {
             settled.iter().collect()
         };
         let mut lost = 0;
+        let mut counts = [0; Handled::ALL.len()];
         for one in finished {
             let id = one.settling.id;
             if all || known.contains(&id) {
                 one.lease.closed(true);
-                self.tally.count(one.outcome);
+                counts[one.outcome as usize] += 1;
             } else if one.lease.closed(false) && !one.uncertain {
                 tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), work_item_id = %id, "lease lost before the message could be settled");
                 lost += 1;
             }
         }
         self.lost(lost);
+        for (outcome, count) in Handled::ALL.into_iter().zip(counts) {
+            if count > 0 {
+                self.count(outcome, count);
+            }
+        }
+    }
+
+    /// Counts what was really written.
+    pub(super) fn count(&self, outcome: Handled, count: u64) {
+        self.tally.counts[outcome as usize].fetch_add(count, Ordering::Relaxed);
+        counter!("postroom_handled_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name(), "outcome" => outcome.name())
+            .increment(count);
     }
 
     pub(super) fn lost(&self, count: u64) {
@@ -465,35 +504,21 @@ impl Average {
 /// What became of the messages so far.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    done: AtomicU64,
-    retried: AtomicU64,
-    not_ready: AtomicU64,
-    dead: AtomicU64,
-    released: AtomicU64,
+    counts: [AtomicU64; Handled::ALL.len()],
     lost: AtomicU64,
     pub(super) panics: AtomicU64,
 }
 
 impl Tally {
-    pub(super) fn count(&self, outcome: Handled) {
-        let counter = match outcome {
-            Handled::Done => &self.done,
-            Handled::Retried => &self.retried,
-            Handled::NotReady => &self.not_ready,
-            Handled::Dead => &self.dead,
-            Handled::Released => &self.released,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn report(&self) -> Report {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let count = |outcome: Handled| read(&self.counts[outcome as usize]);
         Report {
-            done: read(&self.done),
-            retried: read(&self.retried),
-            not_ready: read(&self.not_ready),
-            dead: read(&self.dead),
-            released: read(&self.released),
+            done: count(Handled::Done),
+            retried: count(Handled::Retried),
+            not_ready: count(Handled::NotReady),
+            dead: count(Handled::Dead),
+            released: count(Handled::Released),
             lost: read(&self.lost),
             panics: read(&self.panics),
         }

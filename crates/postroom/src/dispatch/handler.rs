@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
+use metrics::{Histogram, histogram};
 use serde::de::DeserializeOwned;
 
 use super::delivery::Delivery;
@@ -14,6 +16,7 @@ use super::transaction::Tx;
 use crate::db::BoxFuture;
 use crate::error::{Error, ErrorKind};
 use crate::message::{NAME_LIMIT, check_name};
+use crate::sql::Queue;
 
 /// Handles the messages of a topic. It must be idempotent: a message may come more than once, though
 /// never twice at the same time.
@@ -154,6 +157,8 @@ impl<H: Handler> Erased for H {
 pub(super) struct Registered {
     name: &'static str,
     handler: Arc<dyn Erased>,
+    /// How long it takes; set when the dispatcher starts.
+    seconds: Option<Histogram>,
 }
 
 impl Registered {
@@ -164,6 +169,7 @@ impl Registered {
         Self {
             name: named(&handler),
             handler: Arc::new(handler.into_handler()),
+            seconds: None,
         }
     }
 
@@ -172,6 +178,12 @@ impl Registered {
         delivery: Delivery,
     ) -> BoxFuture<'_, Result<Outcome, HandlerError>> {
         self.handler.handle(delivery)
+    }
+
+    pub(super) fn record(&self, duration: Duration) {
+        if let Some(seconds) = &self.seconds {
+            seconds.record(duration);
+        }
     }
 }
 
@@ -218,6 +230,22 @@ impl Handlers {
             self.wrong.get_or_insert(error);
         } else {
             self.otherwise = Some(handler);
+        }
+    }
+
+    /// Prepares the metrics of every handler. What handles all other topics has one for all of them: topics
+    /// that anybody may make up would make too many.
+    pub(super) fn measure(&mut self, store: &Arc<str>, queue: Queue) {
+        let topics = self
+            .by_topic
+            .iter_mut()
+            .map(|(topic, handler)| (topic.as_str(), handler));
+        let otherwise = self.otherwise.iter_mut().map(|handler| ("*", handler));
+        for (topic, handler) in topics.chain(otherwise) {
+            handler.seconds = Some(histogram!(
+                "postroom_handler_seconds",
+                "store" => Arc::clone(store), "queue" => queue.name(), "topic" => topic.to_owned()
+            ));
         }
     }
 

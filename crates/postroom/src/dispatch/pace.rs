@@ -13,6 +13,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const PROMISE_PAUSE: Duration = Duration::from_millis(1);
 const PROMISE_LIMIT: Duration = Duration::from_millis(200);
 
+/// How long to wait for more after a look that has found some: longer, the more it has found.
+const GATHER_PER_MESSAGE: Duration = Duration::from_micros(250);
+const GATHER: Duration = Duration::from_millis(5);
+
 /// The first pause after a failure.
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -26,6 +30,8 @@ pub(super) struct Pace {
     promised_until: Option<Instant>,
     /// The last look has found as much as it asked for.
     busy: bool,
+    /// A look has just found some messages: more have come in a moment.
+    gathering_until: Option<Instant>,
     /// Somebody called while a look was under way, which may have missed what they called for.
     called: bool,
     failures: u32,
@@ -41,6 +47,7 @@ impl Pace {
             pause: FIRST_PAUSE.min(poll_interval),
             promised_until: None,
             busy: false,
+            gathering_until: None,
             called: false,
             failures: 0,
             not_before: None,
@@ -61,10 +68,19 @@ impl Pace {
         self.not_before.is_some_and(|time| Instant::now() < time)
     }
 
+    /// Whether it is better to wait a little for more than to take turns for a few messages each.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gathering_until
+            .is_some_and(|time| Instant::now() < time)
+    }
+
     /// When to think again.
     pub(super) fn next(&self) -> Instant {
-        self.not_before
-            .map_or(self.next_look, |time| time.max(self.next_look))
+        let waits = [self.not_before, self.gathering_until];
+        waits
+            .into_iter()
+            .flatten()
+            .fold(self.next_look, Instant::max)
     }
 
     /// A look has begun: no other until it is back, unless there is plenty.
@@ -83,6 +99,9 @@ impl Pace {
         }
         let now = Instant::now();
         self.busy = turn.claimed == turn.asked;
+        let claimed = u32::try_from(turn.claimed).unwrap_or(u32::MAX);
+        self.gathering_until =
+            (!self.busy).then(|| now + GATHER_PER_MESSAGE.saturating_mul(claimed).min(GATHER));
         if self.busy || std::mem::take(&mut self.called) {
             self.next_look = now;
             self.pause = FIRST_PAUSE.min(self.poll_interval);

@@ -15,11 +15,15 @@ use super::dispatcher::Settings;
 use super::engine::Engine;
 use super::pace::Pace;
 use crate::error::Error;
+use crate::observe::QueueStats;
 use crate::room::Postroom;
 use crate::sql::Queue;
 
 /// How long what was cancelled at the deadline has to end and be settled.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How often a queue's depth is measured.
+const MEASURE: Duration = Duration::from_secs(15);
 
 /// How often waiting messages are looked over.
 const UPKEEP: Duration = Duration::from_millis(250);
@@ -169,9 +173,18 @@ pub(super) fn start(room: &Postroom, engines: Vec<Arc<Engine>>, settings: &Setti
 
 /// What has to be done now and then.
 async fn upkeep(engine: Arc<Engine>) {
+    let mut measure_at = Instant::now();
     loop {
         tokio::time::sleep(UPKEEP).await;
         engine.release_stale();
+        let started = Instant::now();
+        if started >= measure_at {
+            if let Err(error) = QueueStats::measure(&engine.room.store, engine.queue).await {
+                tracing::debug!(store = %engine.room.identifier(), %error, "the queue could not be measured");
+            }
+            // Counting a long queue takes its time: never more than a hundredth of it.
+            measure_at = started + MEASURE.max(started.elapsed() * 100);
+        }
         if let Err(error) = engine.room.store.reap_now_and_then(engine.queue).await {
             tracing::debug!(store = %engine.room.identifier(), %error, "expired leases could not be reaped");
         }
@@ -190,7 +203,7 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
     let mut turns = FuturesUnordered::new();
     while !stop.is_cancelled() {
         while !pace.is_failing()
-            && let Some(claim) = engine.wants_turn(turns.len(), pace.is_due(), pace.is_busy())
+            && let Some(claim) = engine.wants_turn(turns.len(), &pace)
         {
             if claim > 0 {
                 pace.look_begun();
@@ -198,7 +211,7 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
             turns.push(engine.turn(claim));
         }
         // Results that wait for company are looked at again soon.
-        let next = if turns.is_empty() && engine.unsettled() > 0 && !pace.is_failing() {
+        let next = if engine.unsettled() > 0 && !pace.is_failing() {
             Instant::now() + Duration::from_millis(1)
         } else {
             pace.next()

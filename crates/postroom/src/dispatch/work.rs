@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use metrics::{counter, histogram};
+use metrics::counter;
 use tracing::Instrument;
+use tracing::field::{Empty, display};
 
 use super::delivery::Delivery;
 use super::dispatcher::NoHandler;
@@ -19,6 +20,7 @@ use super::transaction::{Open, Slot};
 use super::turn::Settlement;
 use crate::error::{Error, ErrorKind};
 use crate::message::Message;
+use crate::observe::{Origin, TraceContext, trace};
 use crate::outbox::{Enqueue, ack_and_enqueue, log_enqueued};
 use crate::sql::Queue;
 use crate::store::duration_micros;
@@ -46,24 +48,45 @@ impl Engine {
     pub(super) async fn work(self: &Arc<Self>, work: Work) {
         let delivery = work.delivery.clone();
         let started = Instant::now();
-        let span = self.span(&delivery);
-        let next = self.handle(&work).instrument(span).await;
+        let next = self.handle(&work, started).await;
         self.end_transaction(&delivery).await;
         self.finished(&work, started, next);
     }
 
-    fn span(&self, delivery: &Delivery) -> tracing::Span {
-        tracing::info_span!(
+    /// The handler's span. On the first attempt it is a child of what the producer did; a retry is a trace
+    /// of its own that points there.
+    fn span(&self, delivery: &Delivery) -> (tracing::Span, Option<TraceContext>) {
+        let span = tracing::info_span!(
+            parent: None,
             "handle",
             store = %self.room.identifier(),
             queue = self.queue.name(),
             topic = delivery.topic(),
-            message_id = %delivery.message_id(),
+            message_id = %delivery.key(),
             attempt = delivery.attempt(),
-        )
+            trace_id = Empty,
+            parent_span_id = Empty,
+            linked_to = Empty,
+        );
+        let first = delivery.progress().attempt_count == 0;
+        let Some(origin) = trace::origin(delivery.headers(), first) else {
+            return (span, None);
+        };
+        let context = trace::handling(origin);
+        span.record("trace_id", display(Hex(&context.trace_id())));
+        match origin {
+            Origin::ChildOf(parent) => {
+                span.record("parent_span_id", display(Hex(&parent.span_id())))
+            }
+            Origin::LinkedTo(linked) => span.record("linked_to", display(linked)),
+        };
+        if let Some(propagator) = &self.room.store.propagator {
+            propagator.adopt(&span, origin);
+        }
+        (span, Some(context))
     }
 
-    async fn handle(&self, work: &Work) -> Next {
+    async fn handle(&self, work: &Work, started: Instant) -> Next {
         let delivery = &work.delivery;
         if let Some(next) = self.too_many_deliveries(delivery) {
             return next;
@@ -71,22 +94,21 @@ impl Engine {
         let Some(handler) = self.handlers.find(delivery.topic()) else {
             return self.no_handler(delivery);
         };
-        let store = &self.room.store;
-        store.log_handling(self.queue.name(), delivery.topic(), &delivery.message_id());
-        let started = Instant::now();
-        let running = AssertUnwindSafe(async { handler.handle(delivery.clone()).await });
+        let (span, context) = self.span(delivery);
+        span.in_scope(|| {
+            let store = &self.room.store;
+            store.log_handling(self.queue.name(), delivery.topic(), &delivery.key());
+        });
+        let running = async { handler.handle(delivery.clone()).await };
+        let running = AssertUnwindSafe(trace::scope(context, running).instrument(span.clone()));
         let running = self.in_time(running.catch_unwind());
         let ended = tokio::select! {
             biased;
             () = delivery.cancelled() => Ended::Cancelled,
             ended = running => ended,
         };
-        histogram!(
-            "postroom_handler_seconds",
-            "store" => store.identifier.clone(), "queue" => self.queue.name(), "topic" => delivery.topic().to_owned()
-        )
-        .record(started.elapsed());
-        self.settle(work, ended).await
+        handler.record(started.elapsed());
+        self.settle(work, ended).instrument(span).await
     }
 
     /// The run, no longer than the settings allow.
@@ -142,7 +164,7 @@ impl Engine {
                 self.retry_or_fail(delivery, &error)
             }
             Ended::Answered(Ok(Outcome::NotReady(after))) => {
-                tracing::debug!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), "not ready");
+                tracing::debug!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), "not ready");
                 Some((
                     Settlement::Abandon {
                         delay: self.delay(after),
@@ -177,12 +199,12 @@ impl Engine {
         match written {
             Ok(()) => {
                 work.lease.closed(true);
-                self.tally.count(Handled::Done);
+                self.count(Handled::Done, 1);
                 None
             }
             Err(error) if error.kind() == ErrorKind::LeaseLost => {
                 if work.lease.closed(false) {
-                    tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), "lease lost; what the handler did in its transaction is rolled back");
+                    tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), "lease lost; what the handler did in its transaction is rolled back");
                     self.lost(1);
                 }
                 None
@@ -197,10 +219,10 @@ impl Engine {
     /// The ack went with the handler's own transaction. What it lets follow did not, which is its choice.
     async fn acked_by_handler(&self, work: &Work, messages: &[Message]) -> Next {
         work.lease.closed(true);
-        self.tally.count(Handled::Done);
+        self.count(Handled::Done, 1);
         if let Err(error) = self.room.outbox().enqueue_many(messages).await {
             let delivery = &work.delivery;
-            tracing::error!(store = %self.room.identifier(), topic = delivery.topic(), message_id = %delivery.message_id(), %error, "what follows from an acked message could not be enqueued; enqueue it in the handler's transaction");
+            tracing::error!(store = %self.room.identifier(), topic = delivery.topic(), message_id = %delivery.key(), %error, "what follows from an acked message could not be enqueued; enqueue it in the handler's transaction");
         }
         None
     }
@@ -266,7 +288,7 @@ impl Engine {
         self.room.store.log_failed(
             self.queue.name(),
             delivery.topic(),
-            &delivery.message_id(),
+            &delivery.key(),
             &error.text,
         );
         self.retry_or_fail(delivery, &error)
@@ -307,7 +329,7 @@ impl Engine {
 
     fn no_handler(&self, delivery: &Delivery) -> Next {
         let policy = self.settings.no_handler;
-        tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), ?policy, "no handler for the topic");
+        tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), ?policy, "no handler for the topic");
         let error = format!("no handler for the topic `{}`", delivery.topic());
         Some(match policy {
             NoHandler::Abandon => {
@@ -330,7 +352,7 @@ impl Engine {
             .delivery_count
             .saturating_sub(progress.attempt_count);
         if unsettled >= SUSPICIOUS_DELIVERIES {
-            tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.message_id(), deliveries = unsettled, "delivered again and again without an outcome; its handler may kill the process");
+            tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), deliveries = unsettled, "delivered again and again without an outcome; its handler may kill the process");
         }
         let most = self.settings.max_deliveries?;
         (unsettled > most).then(|| {
@@ -348,5 +370,14 @@ impl Engine {
                 .unwrap_or(366 * 24 * 3600 * 1_000_000)
                 .max(1)
         })
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -53,6 +53,7 @@ pub(crate) struct QueueSql {
     pub(crate) get: Arc<Script>,
     pub(crate) list: Arc<Script>,
     pub(crate) count: Arc<Script>,
+    pub(crate) stats: Arc<Script>,
 }
 
 /// The scripts of joins.
@@ -171,6 +172,7 @@ impl QueueSql {
             &self.get,
             &self.list,
             &self.count,
+            &self.stats,
         ];
         all.into_iter().chain(optional.into_iter().flatten())
     }
@@ -264,6 +266,7 @@ pub(crate) struct Files {
     pub(crate) list: &'static str,
     pub(crate) count: &'static str,
     pub(crate) inbox_count: &'static str,
+    pub(crate) stats: &'static str,
     pub(crate) inbox_already_processed: &'static str,
     pub(crate) inbox_enqueue: &'static str,
     pub(crate) inbox_mark: &'static str,
@@ -359,6 +362,7 @@ impl Writer<'_> {
             get: script(files.get),
             list: script(files.list),
             count: script(count),
+            stats: script(files.stats),
         }
     }
 }

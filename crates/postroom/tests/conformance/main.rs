@@ -22,6 +22,7 @@ mod join_wait_handler;
 mod limits;
 mod logs;
 mod observability;
+mod observe;
 mod outbox_admin;
 mod outbox_claim;
 mod outbox_consistency;

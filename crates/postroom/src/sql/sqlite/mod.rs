@@ -28,6 +28,7 @@ pub(super) const FILES: Files = Files {
     list: include_str!("list.sql"),
     count: include_str!("count.sql"),
     inbox_count: include_str!("inbox_count.sql"),
+    stats: include_str!("stats.sql"),
     inbox_already_processed: include_str!("inbox_already_processed.sql"),
     inbox_enqueue: include_str!("inbox_enqueue.sql"),
     inbox_mark: include_str!("inbox_mark.sql"),

@@ -1,0 +1,10 @@
+//! What can be seen of a store from outside: numbers, health, and the traces that messages belong to.
+//! Log lines and the metrics of single operations are where the operations are, in `store.rs`.
+
+mod health;
+mod stats;
+pub(crate) mod trace;
+
+pub use health::{Health, HealthCheck, HealthStatus};
+pub use stats::{QueueStats, Stats};
+pub use trace::{Origin, Propagator, TraceContext, in_trace};

@@ -66,8 +66,31 @@ struct Finished {
     settling: Settling,
     lease: Lease,
     outcome: Handled,
-    /// Its settling was tried before, and nobody knows whether that was committed.
     uncertain: bool,
+}
+
+/// What is still to be written of a message that was handled.
+pub(super) struct Unsettled {
+    settlement: Settlement,
+    outcome: Handled,
+    /// It was perhaps settled before, by a commit of which nobody knows the end. To find it gone then is
+    /// no lost lease.
+    uncertain: bool,
+}
+
+impl Unsettled {
+    pub(super) fn new(settlement: Settlement, outcome: Handled) -> Self {
+        Self {
+            settlement,
+            outcome,
+            uncertain: false,
+        }
+    }
+
+    pub(super) fn uncertain_if(mut self, uncertain: bool) -> Self {
+        self.uncertain |= uncertain;
+        self
+    }
 }
 
 /// What became of a message, for reports and metrics.
@@ -338,17 +361,17 @@ impl Engine {
         }
     }
 
-    /// A handler has finished: `settlement` is still to be written; `None` when nothing is.
-    pub(super) fn finished(
-        &self,
-        work: &Work,
-        started: Instant,
-        settlement: Option<(Settlement, Handled)>,
-    ) {
+    /// A handler has finished.
+    pub(super) fn finished(&self, work: &Work, started: Instant, unsettled: Option<Unsettled>) {
         let mut desk = self.desk();
         desk.running -= 1;
         desk.handler_time.add(started.elapsed());
-        if let Some((settlement, outcome)) = settlement {
+        if let Some(Unsettled {
+            settlement,
+            outcome,
+            uncertain,
+        }) = unsettled
+        {
             desk.results.push(Finished {
                 settling: Settling {
                     id: work.delivery.work_item_id().as_uuid(),
@@ -357,7 +380,7 @@ impl Engine {
                 },
                 lease: work.lease.clone(),
                 outcome,
-                uncertain: false,
+                uncertain,
             });
             desk.first_result.get_or_insert_with(Instant::now);
         }

@@ -9,9 +9,8 @@ use crate::wake::Reason;
 /// The first pause of an idle queue.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// While a message is promised, it is looked for more often, for this long.
+/// A message that is promised is looked for sooner.
 const PROMISE_PAUSE: Duration = Duration::from_millis(1);
-const PROMISE_LIMIT: Duration = Duration::from_millis(200);
 
 /// How long to wait for more after a look that has found some: longer, the more it has found.
 const GATHER_PER_MESSAGE: Duration = Duration::from_micros(250);
@@ -27,7 +26,6 @@ pub(super) struct Pace {
     error_delay: Duration,
     next_look: Instant,
     pause: Duration,
-    promised_until: Option<Instant>,
     /// The last look has found as much as it asked for.
     busy: bool,
     /// A look has just found some messages: more have come in a moment.
@@ -45,7 +43,6 @@ impl Pace {
             error_delay,
             next_look: Instant::now(),
             pause: FIRST_PAUSE.min(poll_interval),
-            promised_until: None,
             busy: false,
             gathering_until: None,
             called: false,
@@ -109,11 +106,6 @@ impl Pace {
         }
         if turn.claimed > 0 {
             self.pause = FIRST_PAUSE.min(self.poll_interval);
-            self.promised_until = None;
-        }
-        if self.promised_until.is_some_and(|until| now < until) {
-            self.next_look = now + PROMISE_PAUSE;
-            return;
         }
         self.next_look = now + self.pause;
         if turn.claimed == 0 {
@@ -137,8 +129,12 @@ impl Pace {
         let now = Instant::now();
         self.called = true;
         self.next_look = now;
-        self.pause = FIRST_PAUSE.min(self.poll_interval);
-        self.promised_until = reason.promised.then(|| now + PROMISE_LIMIT);
+        let pause = if reason.promised {
+            PROMISE_PAUSE
+        } else {
+            FIRST_PAUSE
+        };
+        self.pause = pause.min(self.poll_interval);
     }
 }
 

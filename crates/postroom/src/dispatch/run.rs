@@ -225,10 +225,17 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
         }
     }
     engine.stop();
-    while let Some(turned) = turns.next().await {
-        after_turn(&engine, &mut pace, turned);
+    let under_way = async {
+        while let Some(turned) = turns.next().await {
+            after_turn(&engine, &mut pace, turned);
+        }
+        finish(&engine, &mut pace).await;
+    };
+    // A database that does not answer must not keep the process from stopping.
+    let limit = settings.shutdown_deadline + GRACE * 2;
+    if tokio::time::timeout(limit, under_way).await.is_err() {
+        tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), "stopped while the database did not answer; leases will expire and the messages be delivered again");
     }
-    finish(&engine, pace).await;
 }
 
 fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<super::engine::Turn, Error>) {
@@ -244,7 +251,7 @@ fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<super::engine::Tu
 }
 
 /// Lets handlers end until the deadline, cancels the rest, and settles everything.
-async fn finish(engine: &Arc<Engine>, mut pace: Pace) {
+async fn finish(engine: &Arc<Engine>, pace: &mut Pace) {
     let deadline = Instant::now() + engine.settings.shutdown_deadline;
     let mut cancelled = false;
     while !engine.is_idle() {
@@ -265,7 +272,7 @@ async fn finish(engine: &Arc<Engine>, mut pace: Pace) {
         }
         if engine.unsettled() > 0 && !pace.is_failing() {
             let turned = engine.turn(0).await;
-            after_turn(engine, &mut pace, turned);
+            after_turn(engine, pace, turned);
             continue;
         }
         let next = if pace.is_failing() {

@@ -12,7 +12,7 @@ use tracing::field::{Empty, display};
 
 use super::delivery::Delivery;
 use super::dispatcher::NoHandler;
-use super::engine::{Engine, Handled, Work};
+use super::engine::{Engine, Handled, Unsettled, Work};
 use super::outcome::{FailureClass, HandlerError, Outcome};
 use super::redact::without_payload;
 use super::retry::{Failure, Verdict};
@@ -33,9 +33,8 @@ enum Ended {
     Cancelled,
 }
 
-/// What is still to be written, and what that makes of the message. `None` when all is written, or when
-/// nothing may be.
-type Next = Option<(Settlement, Handled)>;
+/// What is still to be written; `None` when all is written, or when nothing may be.
+type Next = Option<Unsettled>;
 
 /// How long a message waits that nobody handles.
 const NO_HANDLER_DELAY: Duration = Duration::from_secs(60);
@@ -108,7 +107,9 @@ impl Engine {
             ended = running => ended,
         };
         handler.record(started.elapsed());
-        self.settle(work, ended).instrument(span).await
+        // What follows from the message belongs to its trace as well.
+        let settling = trace::scope(context, self.settle(work, ended));
+        settling.instrument(span).await
     }
 
     /// The run, no longer than the settings allow.
@@ -143,10 +144,10 @@ impl Engine {
     async fn settle(&self, work: &Work, ended: Ended) -> Next {
         let delivery = &work.delivery;
         match ended {
-            Ended::Cancelled => work
-                .lease
-                .is_held()
-                .then_some((Settlement::Release, Handled::Released)),
+            Ended::Cancelled => work.lease.is_held().then(|| {
+                let release = Unsettled::new(Settlement::Release, Handled::Released);
+                release.uncertain_if(delivery.acked_elsewhere())
+            }),
             Ended::Panicked(text) => {
                 self.tally.panics.fetch_add(1, Ordering::Relaxed);
                 counter!("postroom_handler_panics_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name())
@@ -165,14 +166,12 @@ impl Engine {
             }
             Ended::Answered(Ok(Outcome::NotReady(after))) => {
                 tracing::debug!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), "not ready");
-                Some((
-                    Settlement::Abandon {
-                        delay: self.delay(after),
-                        error: None,
-                        deferred: true,
-                    },
-                    Handled::NotReady,
-                ))
+                let settlement = Settlement::Abandon {
+                    delay: self.delay(after),
+                    error: None,
+                    deferred: true,
+                };
+                Some(Unsettled::new(settlement, Handled::NotReady))
             }
         }
     }
@@ -184,11 +183,15 @@ impl Engine {
         if delivery.acked_elsewhere() {
             return self.acked_by_handler(work, messages).await;
         }
-        let written = match self.open_transaction(delivery) {
+        let transaction = self.open_transaction(delivery);
+        work.lease.settling();
+        let written = match transaction {
             Ok(Some(open)) => self.commit(delivery, open, messages).await,
-            Ok(None) if messages.is_empty() => return Some((Settlement::Ack, Handled::Done)),
+            Ok(None) if messages.is_empty() => {
+                work.lease.held();
+                return Some(Unsettled::new(Settlement::Ack, Handled::Done));
+            }
             Ok(None) => {
-                work.lease.settling();
                 let (store, owner) = (&self.room.store, delivery.owner());
                 ack_and_enqueue(store, self.queue, owner, delivery.work_item_id(), messages)
                     .await
@@ -211,7 +214,10 @@ impl Engine {
             }
             Err(error) => {
                 work.lease.held();
-                self.failed(delivery, error.into())
+                // A connection that broke during the commit does not tell whether it was one.
+                let uncertain = error.is_transient();
+                let next = self.failed(delivery, error.into());
+                next.map(|next| next.uncertain_if(uncertain))
             }
         }
     }
@@ -305,7 +311,7 @@ impl Engine {
             topic: delivery.topic(),
         });
         let (mark, text) = (error.class.mark(), &error.text);
-        Some(match verdict {
+        let (settlement, handled) = match verdict {
             Verdict::Retry(delay) => {
                 counter!("postroom_retries_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name(), "class" => error.class.name())
                     .increment(1);
@@ -324,14 +330,15 @@ impl Engine {
                 };
                 (Settlement::Fail { error: reason }, Handled::Dead)
             }
-        })
+        };
+        Some(Unsettled::new(settlement, handled))
     }
 
     fn no_handler(&self, delivery: &Delivery) -> Next {
         let policy = self.settings.no_handler;
         tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), ?policy, "no handler for the topic");
         let error = format!("no handler for the topic `{}`", delivery.topic());
-        Some(match policy {
+        let (settlement, handled) = match policy {
             NoHandler::Abandon => {
                 let settlement = Settlement::Abandon {
                     delay: self.delay(Some(NO_HANDLER_DELAY)),
@@ -342,7 +349,8 @@ impl Engine {
             }
             NoHandler::Fail => (Settlement::Fail { error }, Handled::Dead),
             NoHandler::Ack => (Settlement::Ack, Handled::Done),
-        })
+        };
+        Some(Unsettled::new(settlement, handled))
     }
 
     /// A message that was claimed again and again and never settled may be what kills its workers.
@@ -359,7 +367,7 @@ impl Engine {
             let error = format!(
                 "[BUSINESS] Delivered {most} times without an outcome; its handler may kill the process"
             );
-            Some((Settlement::Fail { error }, Handled::Dead))
+            Some(Unsettled::new(Settlement::Fail { error }, Handled::Dead))
         })
     }
 

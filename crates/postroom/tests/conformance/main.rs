@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod dispatch_loop;
+mod dispatch_trace;
 mod events;
 mod inbox_admin;
 mod inbox_claim;

@@ -479,7 +479,7 @@ impl Enqueue {
         })
     }
 
-    fn many(store: &Store, messages: &[Message]) -> Result<Self, Error> {
+    pub(crate) fn many(store: &Store, messages: &[Message]) -> Result<Self, Error> {
         messages.iter().try_for_each(Message::check)?;
         Ok(Self::write(store, messages))
     }

@@ -12,7 +12,7 @@ use crate::message::{
     Message, NAME_LIMIT, OutboxMessage, Receipt, check_name, check_text, headers_text,
 };
 use crate::outbox::Outbox;
-use crate::sql::Call;
+use crate::sql::{Call, Queue};
 use crate::store::Abandon;
 use crate::tx::{Executor, run_in};
 
@@ -25,6 +25,7 @@ impl Joins {
     pub async fn enqueue_wait(&self, wait: &JoinWait) -> Result<Receipt, Error> {
         let (receipt, call) = self.waiting(wait)?;
         self.store.run("enqueue", "outbox", vec![call]).await?;
+        self.store.added(Queue::Outbox);
         self.log_waiting(wait);
         Ok(receipt)
     }
@@ -40,6 +41,8 @@ impl Joins {
     ) -> Result<Receipt, E::Error> {
         let (receipt, call) = self.waiting(wait)?;
         run_in(self.store.dialect(), tx, vec![call]).await?;
+        self.store
+            .promised(Queue::Outbox, receipt.work_item_id.as_uuid());
         self.log_waiting(wait);
         Ok(receipt)
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::lease::Lease;
 use super::transaction::{Slot, Tx};
 use crate::error::Error;
 use crate::id::{OwnerToken, WorkItemId};
@@ -31,6 +32,7 @@ pub(super) struct Inner {
     pub(super) owner: OwnerToken,
     pub(super) cancelled: CancellationToken,
     pub(super) transaction: Mutex<Slot>,
+    held: Lease,
     /// The handler has acked in a transaction of its own.
     acked: AtomicBool,
     /// When it was claimed, by this process's clock.
@@ -90,7 +92,7 @@ impl Delivery {
         message: Delivered,
         room: Postroom,
         owner: OwnerToken,
-        cancelled: CancellationToken,
+        (held, cancelled): (Lease, CancellationToken),
         claimed: Instant,
         lease: Duration,
     ) -> Self {
@@ -101,6 +103,7 @@ impl Delivery {
                 owner,
                 cancelled,
                 transaction: Mutex::default(),
+                held,
                 acked: AtomicBool::new(false),
                 claimed,
                 lease,
@@ -229,7 +232,12 @@ impl Delivery {
     /// `LeaseLost` when the message is no longer yours: roll back and give up.
     pub async fn ack_in<E: Executor>(&self, tx: &mut E) -> Result<(), E::Error> {
         let store = &self.inner.room.store;
-        ack_in(store, self.queue(), tx, self.owner(), self.work_item_id()).await?;
+        // The caller's transaction locks the row until it ends: a renewal would wait for that, and all
+        // other renewals behind it.
+        self.inner.held.settling();
+        ack_in(store, self.queue(), tx, self.owner(), self.work_item_id())
+            .await
+            .inspect_err(|_| self.inner.held.held())?;
         self.inner.acked.store(true, Ordering::Release);
         Ok(())
     }

@@ -199,9 +199,15 @@ impl Engine {
         } else if pace.is_gathering() {
             full
         } else {
-            !busy || full || all_in || waited
+            // Without results there is no company to wait for: what is free must not stay so.
+            !busy || full || all_in || waited || results == 0
         };
         worth_while.then_some(claim)
+    }
+
+    /// Whether one more message could be claimed.
+    pub(super) fn has_room(&self) -> bool {
+        self.capacity(&self.desk()) > 0
     }
 
     /// Settles what has gathered and claims up to `claim` messages, which start to be handled.
@@ -260,19 +266,24 @@ impl Engine {
         } else {
             settled.iter().collect()
         };
-        let mut lost = 0;
         let mut counts = [0; Handled::ALL.len()];
         for one in finished {
             let id = one.settling.id;
             if all || known.contains(&id) {
                 one.lease.closed(true);
                 counts[one.outcome as usize] += 1;
-            } else if one.lease.closed(false) && !one.uncertain {
-                tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), work_item_id = %id, "lease lost before the message could be settled");
-                lost += 1;
+            } else {
+                let news = one.lease.closed(false);
+                if one.uncertain {
+                    // It may be the first try that has settled it.
+                    continue;
+                }
+                if news {
+                    tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), work_item_id = %id, "lease lost before the message could be settled");
+                }
+                self.lost(news);
             }
         }
-        self.lost(lost);
         for (outcome, count) in Handled::ALL.into_iter().zip(counts) {
             if count > 0 {
                 self.count(outcome, count);
@@ -287,9 +298,13 @@ impl Engine {
             .increment(count);
     }
 
-    pub(super) fn lost(&self, count: u64) {
-        self.leases.count_lost(count);
-        self.tally.lost.fetch_add(count, Ordering::Relaxed);
+    /// A message is not settled because its lease was lost, which is news unless whoever renews it has
+    /// noticed before.
+    pub(super) fn lost(&self, news: bool) {
+        if news {
+            self.leases.count_lost(1);
+        }
+        self.tally.lost.fetch_add(1, Ordering::Relaxed);
     }
 
     /// New messages: handlers start on as many as may run.
@@ -317,7 +332,7 @@ impl Engine {
                     message,
                     self.room.clone(),
                     owner,
-                    cancelled,
+                    (lease.clone(), cancelled),
                     began,
                     self.settings.lease,
                 ),
@@ -408,6 +423,11 @@ impl Engine {
                 released = true;
             }
         }
+        if released {
+            // Handlers are slower than they were: without this, the turn that hands these back would claim
+            // them again.
+            desk.handler_time.at_least(limit);
+        }
         drop(desk);
         if released {
             self.changed.notify_one();
@@ -472,6 +492,7 @@ impl Desk {
         let refused = !error.is_transient();
         if refused && finished.len() == 1 {
             tracing::error!(work_item_id = %finished[0].settling.id, %error, "a result could not be stored; the message will be delivered again");
+            finished[0].lease.closed(false);
             return;
         }
         self.one_by_one |= refused;
@@ -517,6 +538,11 @@ impl Average {
             self.0
                 .map_or(seconds, |average| average * 0.9 + seconds * 0.1),
         );
+    }
+
+    fn at_least(&mut self, duration: Duration) {
+        let seconds = duration.as_secs_f64();
+        self.0 = Some(self.0.map_or(seconds, |average| average.max(seconds)));
     }
 
     fn seconds(self) -> Option<f64> {

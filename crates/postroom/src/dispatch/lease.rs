@@ -264,7 +264,7 @@ impl Lease {
 
     /// Whether it is still ours, as far as we know.
     pub(super) fn is_held(&self) -> bool {
-        self.item().state.load(Ordering::Acquire) == HELD
+        self.item().state.load(Ordering::Acquire) < SETTLED
     }
 
     /// It is settled, or known to be lost. Says whether that loss is news.

@@ -204,6 +204,7 @@ fn is_infrastructure(error: &(dyn StdError + 'static)) -> bool {
     use io::ErrorKind::{
         AddrNotAvailable, BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset,
         HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable, NotConnected, TimedOut,
+        UnexpectedEof,
     };
     if let Some(error) = error.downcast_ref::<Error>() {
         return error.is_transient();
@@ -222,7 +223,16 @@ fn is_infrastructure(error: &(dyn StdError + 'static)) -> bool {
                 | NetworkUnreachable
                 | NotConnected
                 | TimedOut
+                | UnexpectedEof
         );
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(error) = error.downcast_ref::<tokio_postgres::Error>() {
+        return crate::db::postgres::database_error(error).is_transient();
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(error) = error.downcast_ref::<rusqlite::Error>() {
+        return crate::db::sqlite::database_error(error).is_transient();
     }
     error.is::<tokio::time::error::Elapsed>()
 }

@@ -210,17 +210,22 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
             }
             turns.push(engine.turn(claim));
         }
-        // Results that wait for company are looked at again soon.
+        // Results that wait for company are looked at again soon. Without room there is nothing to look
+        // for until a handler has finished, however late it is.
         let next = if engine.unsettled() > 0 && !pace.is_failing() {
-            Instant::now() + Duration::from_millis(1)
+            Some(Instant::now() + Duration::from_millis(1))
+        } else if engine.unsettled() > 0 || engine.has_room() {
+            Some(pace.next())
         } else {
-            pace.next()
+            None
         };
+        let pause =
+            async { tokio::time::sleep_until(next.unwrap_or_else(Instant::now).into()).await };
         tokio::select! {
             Some(turned) = turns.next() => after_turn(&engine, &mut pace, turned),
             () = engine.changed.notified() => {}
             reason = sleeper.woken() => pace.woken(reason),
-            () = tokio::time::sleep_until(next.into()), if turns.is_empty() => {}
+            () = pause, if turns.is_empty() && next.is_some() => {}
             () = stop.cancelled() => {}
         }
     }

@@ -1,5 +1,6 @@
 //! One message: find its handler, run it, decide what becomes of it.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::message::Message;
 use crate::observe::{Origin, TraceContext, trace};
 use crate::outbox::{Enqueue, ack_and_enqueue, log_enqueued};
-use crate::sql::Queue;
+use crate::sql::{Queue, Statement};
 use crate::store::duration_micros;
 
 /// How a handler's run ended.
@@ -47,7 +48,12 @@ impl Engine {
     pub(super) async fn work(self: &Arc<Self>, work: Work) {
         let delivery = work.delivery.clone();
         let started = Instant::now();
-        let next = self.handle(&work, started).await;
+        let handling = AssertUnwindSafe(self.handle(&work, started)).catch_unwind();
+        let next = match handling.await {
+            Ok(next) => next,
+            // Not the handler but what belongs to it: the retry policy, or a drop.
+            Err(panic) => self.panicked(&delivery, panic.as_ref()),
+        };
         self.end_transaction(&delivery).await;
         self.finished(&work, started, next);
     }
@@ -130,28 +136,42 @@ impl Engine {
         };
         match answer {
             Ok(answer) => Ended::Answered(answer),
-            Err(panic) => {
-                let text = panic
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned())
-                    .or_else(|| panic.downcast_ref::<String>().cloned())
-                    .unwrap_or_default();
-                Ended::Panicked(format!("the handler panicked: {text}"))
-            }
+            Err(panic) => Ended::Panicked(panic_text(panic.as_ref())),
         }
+    }
+
+    fn count_panic(&self) {
+        self.tally.panics.fetch_add(1, Ordering::Relaxed);
+        counter!("postroom_handler_panics_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name())
+            .increment(1);
+    }
+
+    /// Nobody is left who could decide: the message is tried again after the default backoff.
+    fn panicked(&self, delivery: &Delivery, panic: &(dyn Any + Send)) -> Next {
+        self.count_panic();
+        let text = self.log_failed(delivery, &panic_text(panic));
+        let retry = delivery.progress().attempt_count + 1;
+        let settlement = Settlement::Abandon {
+            delay: None,
+            error: Some(format!("[BUSINESS] Retry {retry}: {text}")),
+            deferred: false,
+        };
+        Some(Unsettled::new(settlement, Handled::Retried))
     }
 
     async fn settle(&self, work: &Work, ended: Ended) -> Next {
         let delivery = &work.delivery;
         match ended {
-            Ended::Cancelled => work.lease.is_held().then(|| {
+            Ended::Cancelled if work.lease.is_held() => {
                 let release = Unsettled::new(Settlement::Release, Handled::Released);
-                release.uncertain_if(delivery.acked_elsewhere())
-            }),
+                Some(release.uncertain_if(delivery.acked_elsewhere()))
+            }
+            Ended::Cancelled => {
+                self.lost(false);
+                None
+            }
             Ended::Panicked(text) => {
-                self.tally.panics.fetch_add(1, Ordering::Relaxed);
-                counter!("postroom_handler_panics_total", "store" => self.room.store.identifier.clone(), "queue" => self.queue.name())
-                    .increment(1);
+                self.count_panic();
                 self.failed(delivery, HandlerError::business(text))
             }
             Ended::Answered(Err(error)) => self.failed(delivery, error),
@@ -183,12 +203,12 @@ impl Engine {
         if delivery.acked_elsewhere() {
             return self.acked_by_handler(work, messages).await;
         }
-        let transaction = self.open_transaction(delivery);
-        work.lease.settling();
-        let written = match transaction {
-            Ok(Some(open)) => self.commit(delivery, open, messages).await,
+        let written = match self.open_transaction(delivery) {
+            Ok(Some(open)) => {
+                work.lease.settling();
+                self.commit(delivery, open, messages).await
+            }
             Ok(None) if messages.is_empty() => {
-                work.lease.held();
                 return Some(Unsettled::new(Settlement::Ack, Handled::Done));
             }
             Ok(None) => {
@@ -206,28 +226,45 @@ impl Engine {
                 None
             }
             Err(error) if error.kind() == ErrorKind::LeaseLost => {
-                if work.lease.closed(false) {
+                let news = work.lease.closed(false);
+                if news {
                     tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), "lease lost; what the handler did in its transaction is rolled back");
-                    self.lost(1);
                 }
+                self.lost(news);
                 None
             }
-            Err(error) => {
-                work.lease.held();
-                // A connection that broke during the commit does not tell whether it was one.
-                let uncertain = error.is_transient();
-                let next = self.failed(delivery, error.into());
-                next.map(|next| next.uncertain_if(uncertain))
-            }
+            Err(error) => self.not_committed(work, error),
         }
     }
 
+    /// What the handler did could not be committed, as far as one can know.
+    fn not_committed(&self, work: &Work, error: Error) -> Next {
+        work.lease.held();
+        // A connection that broke during the commit does not tell whether it was one.
+        let uncertain = error.is_transient();
+        let next = self.failed(&work.delivery, error.into());
+        next.map(|next| next.uncertain_if(uncertain))
+    }
+
     /// The ack went with the handler's own transaction. What it lets follow did not, which is its choice.
+    /// Or it went with the transaction that the handler was given, which is still to be committed.
     async fn acked_by_handler(&self, work: &Work, messages: &[Message]) -> Next {
+        let delivery = &work.delivery;
+        let committed = match self.open_transaction(delivery) {
+            Ok(None) => Ok(false),
+            Ok(Some(open)) => self.commit_acked(open, messages).await.map(|()| true),
+            Err(error) => Err(error),
+        };
+        let committed = match committed {
+            Ok(committed) => committed,
+            Err(error) => return self.not_committed(work, error),
+        };
         work.lease.closed(true);
         self.count(Handled::Done, 1);
+        if committed {
+            return None;
+        }
         if let Err(error) = self.room.outbox().enqueue_many(messages).await {
-            let delivery = &work.delivery;
             tracing::error!(store = %self.room.identifier(), topic = delivery.topic(), message_id = %delivery.key(), %error, "what follows from an acked message could not be enqueued; enqueue it in the handler's transaction");
         }
         None
@@ -282,22 +319,54 @@ impl Engine {
         }
     }
 
-    /// Whatever is left of a transaction is rolled back.
+    /// Commits what the handler did where its ack is part of that.
+    async fn commit_acked(&self, mut open: Open, messages: &[Message]) -> Result<(), Error> {
+        let store = &self.room.store;
+        // PostgreSQL answers a COMMIT after an error with a rollback, and no error: this finds out.
+        let alive = Statement {
+            sql: "SELECT 1".into(),
+            values: Vec::new(),
+        };
+        open.transaction.execute(alive).await?;
+        if !messages.is_empty() {
+            let enqueue = Enqueue::many(store, messages)?;
+            open.transaction.run(enqueue.calls).await?;
+        }
+        open.transaction.commit().await?;
+        store.added(Queue::Outbox);
+        log_enqueued(store, messages);
+        Ok(())
+    }
+
+    /// Whatever is left of a transaction is rolled back: at once, or when whatever still uses it is done.
     async fn end_transaction(&self, delivery: &Delivery) {
-        if let Ok(Some(open)) = self.open_transaction(delivery) {
-            open.transaction.rollback().await;
+        match self.open_transaction(delivery) {
+            Ok(Some(open)) => open.transaction.rollback().await,
+            Ok(None) => {}
+            Err(_) => {
+                let delivery = delivery.clone();
+                tokio::spawn(async move {
+                    let slot = &mut *delivery.inner.transaction.lock().await;
+                    if let Slot::Open(open) = std::mem::replace(slot, Slot::Over) {
+                        open.transaction.rollback().await;
+                    }
+                });
+            }
         }
     }
 
     fn failed(&self, delivery: &Delivery, mut error: HandlerError) -> Next {
-        error.text = without_payload(&error.text, delivery.payload());
-        self.room.store.log_failed(
-            self.queue.name(),
-            delivery.topic(),
-            &delivery.key(),
-            &error.text,
-        );
+        error.text = self.log_failed(delivery, &error.text);
         self.retry_or_fail(delivery, &error)
+    }
+
+    /// Logs an error, and gives back what of it may be stored.
+    fn log_failed(&self, delivery: &Delivery, error: &str) -> String {
+        let error = without_payload(error, delivery.payload());
+        let (queue, topic) = (self.queue.name(), delivery.topic());
+        let store = &self.room.store;
+        store.log_failed(queue, topic, &delivery.key(), &error);
+        error
     }
 
     /// The policy's verdict. Failures of infrastructure use up time and no attempts.
@@ -367,6 +436,7 @@ impl Engine {
             let error = format!(
                 "[BUSINESS] Delivered {most} times without an outcome; its handler may kill the process"
             );
+            self.log_failed(delivery, &error);
             Some(Unsettled::new(Settlement::Fail { error }, Handled::Dead))
         })
     }
@@ -379,6 +449,15 @@ impl Engine {
                 .max(1)
         })
     }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or_default();
+    format!("the handler panicked: {text}")
 }
 
 /// Bytes as lower-case hexadecimal digits.

@@ -46,7 +46,14 @@ impl SqliteTransaction {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         self.send(Box::new(move |connection| {
-            let _ = reply.send(work(connection));
+            // SQLite undoes a whole transaction when the disk is full. To go on would be to write
+            // outside of it.
+            let result = if connection.is_autocommit() {
+                Err(undone())
+            } else {
+                work(connection)
+            };
+            let _ = reply.send(result);
         }))?;
         answer.await.map_err(|_| over())?
     }
@@ -63,6 +70,10 @@ fn hold(connection: &Connection, works: &mpsc::Receiver<Work>) {
             tracing::warn!("a closure that was given the connection panicked");
         }
     }
+}
+
+fn undone() -> Error {
+    ErrorKind::Transient.with("SQLite has undone the transaction")
 }
 
 fn over() -> Error {
@@ -82,13 +93,8 @@ impl Transaction for SqliteTransaction {
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<(), Error>> {
         Box::pin(async move {
-            self.on_connection(|connection| {
-                if connection.is_autocommit() {
-                    return Err(ErrorKind::Transient.with("SQLite has undone the transaction"));
-                }
-                execute(connection, "COMMIT")
-            })
-            .await
+            self.on_connection(|connection| execute(connection, "COMMIT"))
+                .await
         })
     }
 

@@ -85,7 +85,10 @@ pub(crate) async fn floor(
         notified.recv().await.context("a notification")?;
         let lease = i64::try_from(LEASE.as_micros())?;
         let rows = consumer
-            .query(&claim, &[&Uuid::now_v7(), &lease, &50_i64, &None::<i64>])
+            .query(
+                &claim,
+                &[&Uuid::now_v7(), &lease, &50_i64, &None::<i64>, &1_i64],
+            )
             .await?;
         anyhow::ensure!(rows.len() == 1, "one message is claimed");
         times.push(started.elapsed());

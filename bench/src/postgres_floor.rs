@@ -102,7 +102,7 @@ impl PostgresFloor {
                     let lease = i64::try_from(LEASE.as_micros())?;
                     let (batch, from) = (i64::try_from(BATCH)?, None::<i64>);
                     let rows = client
-                        .query(&claim, &[&owner, &lease, &batch, &from])
+                        .query(&claim, &[&owner, &lease, &batch, &from, &1_i64])
                         .await?;
                     if rows.is_empty() {
                         return Ok(());

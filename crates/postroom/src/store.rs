@@ -137,9 +137,13 @@ impl Store {
         let from = watermark.from();
         let started = Instant::now();
         let limit = i64::try_from(batch).unwrap_or(i64::MAX);
-        let call = sql
-            .claim
-            .call(vec![owner.into(), lease.into(), limit.into(), from.into()]);
+        let call = sql.claim.call(vec![
+            owner.into(),
+            lease.into(),
+            limit.into(),
+            from.into(),
+            1.into(),
+        ]);
         let call = if batch <= QUICK_BATCH {
             call.quick()
         } else {
@@ -615,14 +619,41 @@ impl Watermark {
             highest: mark
                 .as_ref()
                 .map_or(latest, |mark| mark.highest.max(latest)),
-            rescan_at: Instant::now()
-                + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2)),
+            rescan_at: rescan_at(cost),
         });
+    }
+
+    /// A dispatcher has looked from `from` on, and nowhere else. However little it has found, it looks at
+    /// everything again only when it is time for that: a few messages at a time must not cost a walk over
+    /// all that were handled before.
+    pub(crate) fn looked(&self, from: Option<i64>, cost: Duration, next_attempts: &[i64]) {
+        let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = next_attempts.iter().copied().max();
+        match (from, mark.as_mut(), latest) {
+            (Some(_), Some(mark), Some(latest)) => mark.highest = mark.highest.max(latest),
+            (Some(_), _, _) | (None, None, None) => {}
+            (None, known, latest) => {
+                let highest = known
+                    .map(|mark| mark.highest)
+                    .into_iter()
+                    .chain(latest)
+                    .max();
+                *mark = highest.map(|highest| Mark {
+                    highest,
+                    rescan_at: rescan_at(cost),
+                });
+            }
+        }
     }
 
     fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
+}
+
+/// When everything is looked at again after that has cost so much.
+fn rescan_at(cost: Duration) -> Instant {
+    Instant::now() + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2))
 }
 
 /// The next_attempt_at of claimed rows: the ninth column of the outbox, the tenth of the inbox, which

@@ -210,8 +210,18 @@ impl Engine {
         self.capacity(&self.desk()) > 0
     }
 
-    /// Settles what has gathered and claims up to `claim` messages, which start to be handled.
+    /// Settles what has gathered and claims up to `claim` messages, which start to be handled. What lies
+    /// before those that were claimed last is looked at now and then only.
     pub(crate) async fn turn(self: &Arc<Self>, claim: usize) -> Result<Turn, Error> {
+        self.take_turn(claim, false).await
+    }
+
+    /// The same, but if it claims less than it was asked for, there was no more.
+    pub(crate) async fn thorough_turn(self: &Arc<Self>, claim: usize) -> Result<Turn, Error> {
+        self.take_turn(claim, true).await
+    }
+
+    async fn take_turn(self: &Arc<Self>, claim: usize, everywhere: bool) -> Result<Turn, Error> {
         let began = Instant::now();
         let finished = {
             let mut desk = self.desk();
@@ -224,6 +234,7 @@ impl Engine {
             owner,
             lease: self.settings.lease,
             batch: claim,
+            everywhere,
         });
         let store = &self.room.store;
         let turned = store

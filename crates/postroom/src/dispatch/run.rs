@@ -295,7 +295,7 @@ async fn finish(engine: &Arc<Engine>, pace: &mut Pace) {
 /// One batch: claimed, handled, settled.
 pub(super) async fn once(engine: &Arc<Engine>, batch: usize) -> Result<Report, Error> {
     let before = engine.tally.report();
-    engine.turn(batch).await?;
+    engine.thorough_turn(batch).await?;
     settle_all(engine).await?;
     Ok(engine.tally.report() - before)
 }
@@ -304,7 +304,7 @@ pub(super) async fn once(engine: &Arc<Engine>, batch: usize) -> Result<Report, E
 pub(super) async fn drain(engine: &Arc<Engine>) -> Result<usize, Error> {
     let mut total = 0;
     loop {
-        let turn = engine.turn(engine.settings.batch).await?;
+        let turn = engine.thorough_turn(engine.settings.batch).await?;
         total += turn.claimed;
         if turn.claimed == 0 {
             settle_all(engine).await?;

@@ -43,6 +43,8 @@ pub(super) struct Claim {
     pub(super) owner: OwnerToken,
     pub(super) lease: Duration,
     pub(super) batch: usize,
+    /// Whether a batch that is not filled must mean that nothing else is ready.
+    pub(super) everywhere: bool,
 }
 
 /// What a round trip gave back.
@@ -78,12 +80,13 @@ impl Store {
         };
         if let Some(claim) = claim {
             let claimed = turned.claimed.len();
-            watermark.claimed(
-                from,
-                started.elapsed(),
-                claimed == claim.batch,
-                &next_attempts(queue, &turned.claimed),
-            );
+            let next_attempts = next_attempts(queue, &turned.claimed);
+            if claim.everywhere {
+                let filled = claimed == claim.batch;
+                watermark.claimed(from, started.elapsed(), filled, &next_attempts);
+            } else {
+                watermark.looked(from, started.elapsed(), &next_attempts);
+            }
             tracing::debug!(store = %self.identifier, queue = name, count = claimed, "claimed");
             counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name)
                 .increment(claimed as u64);
@@ -311,6 +314,7 @@ fn claim_values(claim: Option<Claim>, from: Option<i64>) -> Vec<Value> {
         claim.map_or(0, |claim| micros(claim.lease)).into(),
         i64::try_from(batch).unwrap_or(i64::MAX).into(),
         from.into(),
+        i64::from(claim.is_none_or(|claim| claim.everywhere)).into(),
     ]
 }
 

@@ -1,11 +1,13 @@
 -- Claims up to p_batch ready messages for p_owner and returns them whole, in no particular order.
 -- Ready: due, and free or with an expired lease. p_from bounds the scan of the ready index from
 -- below; see the watermark in store.rs. What is missing in the batch then is looked for everywhere,
--- in the same transaction ('-infinity' looks everywhere at once).
+-- in the same transaction ('-infinity' looks everywhere at once), unless p_everywhere says that the
+-- caller will do that by himself now and then.
 -- Locks: the claimed rows; rows that others hold are skipped.
 -- The claim finds its rows by ctid, which is a third faster than a join on id. A row that somebody
 -- else changed between our snapshot and our lock is left for the next claim.
-CREATE OR REPLACE FUNCTION {queue+_claim}(p_owner uuid, p_lease interval, p_batch integer, p_from timestamptz DEFAULT '-infinity')
+DROP FUNCTION IF EXISTS {queue+_claim}(uuid, interval, integer, timestamptz);
+CREATE OR REPLACE FUNCTION {queue+_claim}(p_owner uuid, p_lease interval, p_batch integer, p_from timestamptz DEFAULT '-infinity', p_everywhere boolean DEFAULT true)
 RETURNS SETOF {queue}
 LANGUAGE plpgsql
 {guards}
@@ -30,7 +32,7 @@ BEGIN
         FOR NO KEY UPDATE SKIP LOCKED))
     RETURNING *;
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < p_batch AND p_from > '-infinity' THEN
+    IF v_claimed < p_batch AND p_from > '-infinity' AND p_everywhere THEN
         RETURN QUERY
         UPDATE {queue}
         SET owner_token = p_owner,

@@ -3,13 +3,17 @@
 use std::fmt::Debug;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use indicatif::ProgressBar;
 use postroom::{
-    Abandon, Arrival, Counts, Dialect, Inbound, InboxCounts, JoinStatus, JoinWait, List, Message,
-    NewJoin, Options, OutboxMessage, OwnerToken, Postroom, State, WaitDecision, WorkItemId,
+    Arrival, Counts, Delivery, Dialect, Handler, HandlerError, Inbound, InboxCounts, JoinStatus,
+    JoinWait, List, Message, NewJoin, Options, Outcome, OwnerToken, Postroom, Running, State,
+    WorkItemId, done,
 };
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -17,7 +21,7 @@ use tempfile::TempDir;
 use crate::shop::{Payment, Shop};
 use crate::{progress, secret, store};
 
-/// See it work: orders, messages, a worker, duplicates and a join, in a few seconds
+/// See it work: orders, messages, handlers, duplicates and a join, in a few seconds
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +49,8 @@ pub(crate) struct Arguments {
 /// One payment in so many is declined.
 const DECLINED: i64 = 5;
 
-const LEASE: Duration = Duration::from_secs(30);
+/// How long the dispatcher may make no progress.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
@@ -66,10 +71,10 @@ impl Arguments {
 async fn tell(story: &mut Story, stage: &mut Stage, orders: i64) -> anyhow::Result<()> {
     story.open(stage.room.identifier())?;
     let placed = place_orders(story, stage, orders).await?;
-    work_off(story, &stage.room, placed).await?;
-    take_in(story, &stage.room).await?;
+    work_off(story, stage, placed).await?;
+    let refused = take_in(story, &stage.room).await?;
     join(story, &stage.room).await?;
-    add_up(story, &stage.room, placed).await
+    add_up(story, &stage.room, placed, refused).await
 }
 
 /// Orders and their messages, committed or rolled back together. Gives back how many were committed.
@@ -129,129 +134,164 @@ async fn messages_of_orders(room: &Postroom) -> anyhow::Result<Vec<i64>> {
     Ok(ids)
 }
 
-/// A worker handles the messages. One has to be tried again, one cannot be handled at all.
-async fn work_off(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Result<()> {
-    story.title("2. A worker claims messages, handles them, and acks them")?;
-    let outbox = room.outbox();
+/// Books a parcel for each order, in the transaction of the ack. One order has to be tried again, one
+/// cannot be handled until somebody has mended it.
+#[derive(Clone, Default)]
+struct Parcels {
+    book: String,
+    is_mended: Arc<AtomicBool>,
+    /// Acks by a stranger that had an effect.
+    stolen: Arc<AtomicUsize>,
+}
+
+impl Handler for Parcels {
+    async fn handle(&self, delivery: Delivery) -> Result<Outcome, HandlerError> {
+        let order: i64 = delivery.correlation_id().unwrap_or_default().parse()?;
+        if order == 3 {
+            let stranger = OwnerToken::new();
+            let ids = [delivery.work_item_id()];
+            let acked = delivery.room().outbox().ack(stranger, &ids).await?;
+            self.stolen.fetch_add(acked.len(), Ordering::SeqCst);
+        }
+        let mut transaction = delivery.transaction();
+        transaction.execute(&self.book, vec![order.into()]).await?;
+        match order {
+            1 if delivery.attempt() == 1 => {
+                let error = HandlerError::business("the courier does not answer");
+                Err(error.retry_after(Duration::from_millis(200)))
+            }
+            2 if !self.is_mended.load(Ordering::SeqCst) => {
+                Err(HandlerError::permanent("there is no such street"))
+            }
+            _ => done(),
+        }
+    }
+}
+
+/// A dispatcher handles the messages.
+async fn work_off(story: &mut Story, stage: &Stage, placed: u64) -> anyhow::Result<()> {
+    story.title("2. A dispatcher gives them to a handler, which books parcels")?;
+    let outbox = stage.room.outbox();
+    let parcels = Parcels {
+        book: stage.shop.book_parcel(),
+        ..Parcels::default()
+    };
     let bar = progress::bar("handling messages", placed);
     let started = Instant::now();
-    let (mut abandoned, mut failed, mut stolen, mut acked) = (0, 0, 0, 0);
-    let mut abandoned_at = started;
-    loop {
-        let owner = OwnerToken::new();
-        let claimed = outbox.claim(owner, LEASE, 25).await?;
-        if claimed.is_empty() {
-            break;
-        }
-        let is_for =
-            |message: &OutboxMessage, order: &str| message.correlation_id.as_deref() == Some(order);
-        let of = |order: &str| -> Vec<WorkItemId> {
-            claimed
-                .iter()
-                .filter(|message| is_for(message, order))
-                .map(|message| message.id)
-                .collect()
-        };
-        let (to_abandon, to_fail) = (of("1"), of("2"));
-        let rest: Vec<WorkItemId> = claimed
-            .iter()
-            .map(|message| message.id)
-            .filter(|id| !to_abandon.contains(id) && !to_fail.contains(id))
-            .collect();
-        stolen += outbox.ack(OwnerToken::new(), &rest).await?.len();
-        let again = Abandon::after(Duration::from_millis(200)).error("the courier does not answer");
-        if !to_abandon.is_empty() {
-            abandoned_at = Instant::now();
-        }
-        abandoned += outbox.abandon(owner, &to_abandon, again).await?.len();
-        failed += outbox
-            .fail(owner, &to_fail, "there is no such street")
-            .await?
-            .len();
-        acked += outbox.ack(owner, &rest).await?.len();
-        bar.inc(claimed.len() as u64);
-    }
+    let running = stage
+        .room
+        .dispatcher()
+        .on("order.placed", parcels.clone())
+        .start()?;
+    settled(&running, placed, &bar).await?;
     bar.finish_and_clear();
     story.line(&format!(
-        "{acked} messages were acked in {} ms, in batches of 25.",
+        "{placed} messages were handled in {} ms. A parcel and the ack of its message are one transaction.",
         started.elapsed().as_millis()
     ))?;
+    story.line("Order 1 failed after its parcel was booked: the courier does not answer.")?;
+    story.line("That was rolled back, and tried again 0.2 s later.")?;
+    story.line("Order 2 was given up: there is no such street.")?;
     story.check(
-        "a stranger who tried to ack them, without their lease, changed nothing",
+        "a stranger who tried to ack order 3, without its lease, changed nothing",
         &0,
-        &stolen,
+        &parcels.stolen.load(Ordering::SeqCst),
     )?;
-    story.line("Order 1 was abandoned: the courier does not answer, try again in 0.2 s.")?;
-    story.line("Order 2 failed for good: there is no such street.")?;
-    let counts = outbox.counts().await?;
     story.check(
-        "the database agrees: one waits for its retry, one is dead, the rest is done",
+        "the database agrees: one message is dead, the rest is done",
         &Counts {
-            ready: abandoned as u64,
-            in_flight: 0,
-            done: placed - 2,
-            dead: failed as u64,
+            done: placed - 1,
+            dead: 1,
+            ..Counts::default()
         },
-        &counts,
+        &outbox.counts().await?,
     )?;
-
-    let retried = claim_one(room, "order.placed").await?;
-    story.line(&format!(
-        "Order 1 came back after {} ms: delivery {}, and its last error was \"{}\".",
-        abandoned_at.elapsed().as_millis(),
-        retried.message.progress.delivery_count,
-        retried
-            .message
-            .progress
-            .last_error
-            .as_deref()
-            .unwrap_or_default()
-    ))?;
-    outbox.ack(retried.owner, &[retried.message.id]).await?;
+    let mut expected = stage.shop.orders().await?;
+    expected.retain(|order| *order != 2);
+    story.check(
+        "every order but that one has its parcel, none has two",
+        &expected,
+        &stage.shop.parcels().await?,
+    )?;
 
     let dead = outbox.list(&List::new(State::Dead)).await?;
     let ids: Vec<WorkItemId> = dead.iter().map(|message| message.id).collect();
+    for message in &dead {
+        let error = message.progress.last_error.as_deref().unwrap_or_default();
+        story.line(&format!("The dead letter says: {error}"))?;
+    }
+    parcels.is_mended.store(true, Ordering::SeqCst);
     let replayed = outbox.replay(&ids).await?;
-    let again = claim_one(room, "order.placed").await?;
+    settled(&running, placed + 1, &ProgressBar::hidden()).await?;
     story.line(&format!(
-        "An operator mended order 2 and replayed {} dead message; it was handled.",
+        "An operator mended the order and replayed {} message; it was handled.",
         replayed.len()
     ))?;
-    outbox.ack(again.owner, &[again.message.id]).await?;
+    let report = running.stop().await;
     story.check(
-        "all messages of all orders are done",
-        &placed,
-        &outbox.counts().await?.done,
+        "the dispatcher's report: so many done, 1 retried, 1 dead, no lease lost",
+        &(placed, 1, 1, 0),
+        &(report.done, report.retried, report.dead, report.lost),
+    )?;
+    story.check(
+        "every order has its parcel, none has two",
+        &stage.shop.orders().await?,
+        &stage.shop.parcels().await?,
     )
 }
 
-/// The same message may arrive any number of times.
-async fn take_in(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
+/// Waits until the dispatcher has written so many as done or dead.
+async fn settled(running: &Running, messages: u64, bar: &ProgressBar) -> anyhow::Result<()> {
+    let mut last = (0, Instant::now());
+    loop {
+        let report = running.report();
+        let settled = report.done + report.dead;
+        bar.set_position(settled);
+        if settled >= messages {
+            return Ok(());
+        }
+        if settled > last.0 {
+            last = (settled, Instant::now());
+        }
+        ensure!(
+            last.1.elapsed() < PATIENCE,
+            "only {settled} of {messages} messages were handled, and none for 30 seconds"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The same message may arrive any number of times. Gives back how many arrivals were refused.
+async fn take_in(story: &mut Story, room: &Postroom) -> anyhow::Result<u64> {
     story.title("3. The bank sends a message four times; it is handled once")?;
     let inbox = room.inbox();
     let payment = |payload: &str| {
         Inbound::new("bank", "payment-1", "payment.received", payload)
             .hash(Sha256::digest(payload).to_vec())
     };
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let dispatcher = room
+        .dispatcher()
+        .on_inbound("payment.received", move |_: Delivery| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async {}
+        });
     let first = inbox.enqueue(&payment(r#"{"amount":100}"#)).await?;
     story.line("It arrives: it is new, and queued.")?;
     let second = inbox.enqueue(&payment(r#"{"amount":100}"#)).await?;
     story.line("It arrives again while it waits: a duplicate, still queued once.")?;
-    let owner = OwnerToken::new();
-    let claimed = inbox.claim(owner, LEASE, 10).await?;
-    let handled: Vec<WorkItemId> = claimed
-        .iter()
-        .filter_map(|message| message.work_item_id)
-        .collect();
-    inbox.ack(owner, &handled).await?;
+    let report = dispatcher.drain().await?;
     story.line(&format!(
-        "A worker claims {} message and acks it.",
-        claimed.len()
+        "The dispatcher handles {} message.",
+        report.handled()
     ))?;
     let third = inbox.enqueue(&payment(r#"{"amount":100}"#)).await?;
     story.line("It arrives a third time: refused, it is done.")?;
     let fourth = inbox.enqueue(&payment(r#"{"amount":999}"#)).await?;
     story.line("It arrives with another amount: refused, and the different hash is reported.")?;
+    dispatcher.drain().await?;
+    let arrivals = [first, second, third, fourth];
     story.check(
         "new, replaced, already done, already done",
         &[
@@ -260,90 +300,99 @@ async fn take_in(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
             Arrival::AlreadyDone,
             Arrival::AlreadyDone,
         ],
-        &[first, second, third, fourth].map(|accepted| accepted.arrival),
+        &arrivals.map(|accepted| accepted.arrival),
     )?;
     story.check(
         "only the last had a different hash",
         &[false, false, false, true],
-        &[first, second, third, fourth].map(|accepted| accepted.hash_differs),
+        &arrivals.map(|accepted| accepted.hash_differs),
     )?;
-    story.check("the bank's message was handled once", &1, &handled.len())
+    story.check(
+        "the bank's message was handled once",
+        &1,
+        &runs.load(Ordering::SeqCst),
+    )?;
+    let refused = arrivals
+        .iter()
+        .filter(|accepted| accepted.arrival != Arrival::New);
+    Ok(refused.count() as u64)
 }
 
 /// Three steps, and a message that goes out when all are done.
 async fn join(story: &mut Story, room: &Postroom) -> anyhow::Result<()> {
     story.title("4. A parcel leaves when three steps are done")?;
     let (outbox, joins) = (room.outbox(), room.joins());
-    let steps = ["parcel.pick", "parcel.pack", "parcel.label"];
+    let handled = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&handled);
+    // Nobody registers a handler for the waiting message: the dispatcher has one.
+    let dispatcher = room.dispatcher().otherwise(move |delivery: Delivery| {
+        let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.push(delivery.topic().to_owned());
+        async {}
+    });
     let parcel = joins
         .start(&NewJoin::new(3).grouping_key("order-3"))
-        .await?;
-    outbox
-        .enqueue_many(&steps.map(|topic| Message::new(topic, r#"{"order":3}"#).join(parcel)))
         .await?;
     joins
         .enqueue_wait(&JoinWait::new(parcel, "parcel.send", r#"{"order":3}"#))
         .await?;
-    story.line("A join of 3 steps was started: pick, pack, label; and a message waits for it.")?;
-
-    let owner = OwnerToken::new();
-    let claimed = outbox.claim(owner, LEASE, 10).await?;
-    let find = |topic: &str| {
-        claimed
-            .iter()
-            .find(|message| message.topic == topic)
-            .with_context(|| format!("no {topic}"))
-    };
-    let early = joins.handle_wait(owner, find("join.wait")?).await?;
+    story.line("A join of 3 steps was started, and a message waits for it.")?;
+    let early = dispatcher.drain().await?;
     story.check(
         "handled too early, the waiting message is told to wait",
-        &WaitDecision::NotReady,
-        &early,
-    )?;
-    for topic in steps {
-        outbox.ack(owner, &[find(topic)?.id]).await?;
-        let join = joins.get(parcel).await?.context("the join is gone")?;
-        story.line(&format!(
-            "{topic} was acked: {} of {} steps.",
-            join.completed_steps, join.expected_steps
-        ))?;
-    }
-    let status = joins.get(parcel).await?.map(|join| join.status);
-    story.check(
-        "the last ack completed the join",
-        &Some(JoinStatus::Completed),
-        &status,
+        &(1, 0),
+        &(early.not_ready, early.done),
     )?;
 
-    let completed = Instant::now();
-    let woken = claim_one(room, "join.wait").await?;
+    let steps = ["parcel.pick", "parcel.pack", "parcel.label"];
+    outbox
+        .enqueue_many(&steps.map(|topic| Message::new(topic, r#"{"order":3}"#).join(parcel)))
+        .await?;
+    let started = Instant::now();
+    dispatcher.drain().await?;
+    let join = joins.get(parcel).await?.context("the join is gone")?;
     story.line(&format!(
-        "That ack also woke the waiting message: claimed {} ms later.",
-        completed.elapsed().as_millis()
+        "The steps were handled: {} of {}. The last ack completed the join, and woke the message.",
+        join.completed_steps, join.expected_steps
     ))?;
-    let decision = joins.handle_wait(woken.owner, &woken.message).await?;
     story.check(
-        "the continuation was enqueued",
-        &true,
-        &matches!(decision, WaitDecision::Completed(_)),
+        "the join is completed",
+        &JoinStatus::Completed,
+        &join.status,
     )?;
-    let sent = claim_one(room, "parcel.send").await?;
-    outbox.ack(sent.owner, &[sent.message.id]).await?;
-    story.line("parcel.send went out, and was acked.")
+    let mut handled = std::mem::take(&mut *handled.lock().unwrap_or_else(PoisonError::into_inner));
+    let last = handled.pop();
+    handled.sort_unstable();
+    let mut expected = steps.map(str::to_owned).to_vec();
+    expected.sort_unstable();
+    story.check(
+        "parcel.send went out once, and after all steps",
+        &(expected, Some("parcel.send".to_owned())),
+        &(handled, last),
+    )?;
+    story.line(&format!(
+        "From the first step to the end: {} ms.",
+        started.elapsed().as_millis()
+    ))
 }
 
 /// Every message that ever was must be somewhere.
-async fn add_up(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Result<()> {
+async fn add_up(
+    story: &mut Story,
+    room: &Postroom,
+    placed: u64,
+    refused: u64,
+) -> anyhow::Result<()> {
     story.title("5. The numbers add up")?;
     let outbox = room.outbox().counts().await?;
     let inbox = room.inbox().counts().await?;
+    let sent = placed + 5 + 1;
+    let handled = outbox.done + inbox.done;
+    let dead = outbox.dead + inbox.dead;
+    let waiting = outbox.ready + outbox.in_flight + inbox.seen + inbox.processing;
+    let lost = i128::from(sent) - i128::from(handled + dead + waiting);
     story.line(&format!(
-        "Outbox: {} ready, {} in flight, {} done, {} dead.",
-        outbox.ready, outbox.in_flight, outbox.done, outbox.dead
-    ))?;
-    story.line(&format!(
-        "Inbox: {} processing, {} done, {} dead.",
-        inbox.processing, inbox.done, inbox.dead
+        "{sent} sent, {handled} handled, {refused} duplicates refused, {dead} dead, {waiting} waiting, {lost} lost."
     ))?;
     story.check(
         &format!(
@@ -363,34 +412,8 @@ async fn add_up(story: &mut Story, room: &Postroom, placed: u64) -> anyhow::Resu
             ..InboxCounts::default()
         },
         &inbox,
-    )
-}
-
-/// A message under a lease.
-struct Claimed {
-    owner: OwnerToken,
-    message: OutboxMessage,
-}
-
-/// Waits for one message of a topic, for a few seconds.
-async fn claim_one(room: &Postroom, topic: &str) -> anyhow::Result<Claimed> {
-    let started = Instant::now();
-    loop {
-        let owner = OwnerToken::new();
-        if let Some(message) = room.outbox().claim(owner, LEASE, 1).await?.pop() {
-            ensure!(
-                message.topic == topic,
-                "expected a message of {topic}, got one of {}",
-                message.topic
-            );
-            return Ok(Claimed { owner, message });
-        }
-        ensure!(
-            started.elapsed() < Duration::from_secs(10),
-            "no message of {topic} became ready in 10 seconds"
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    )?;
+    story.check("no message was lost", &0, &lost)
 }
 
 /// Where the demo plays: a store, and a shop beside it.

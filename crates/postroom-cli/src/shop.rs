@@ -1,4 +1,5 @@
-//! The demo's application: a shop with one table of orders, and connections that are its own.
+//! The demo's application: a shop with a table of orders and one of parcels, and connections that are its
+//! own.
 
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use tokio_postgres::config::{Config, Host, SslMode};
 pub(crate) enum Shop {
     Sqlite {
         connection: rusqlite::Connection,
-        orders: String,
+        prefix: String,
     },
     Postgres {
         client: Box<tokio_postgres::Client>,
@@ -31,12 +32,14 @@ impl Shop {
         let connection =
             rusqlite::Connection::open(file).context("the shop cannot open its file")?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
-        let orders =
-            prefix.map_or_else(|| "orders".to_owned(), |prefix| format!("{prefix}_orders"));
+        let prefix = prefix
+            .map(|prefix| format!("{prefix}_"))
+            .unwrap_or_default();
         connection.execute_batch(&format!(
-            "CREATE TABLE \"{orders}\" (id INTEGER PRIMARY KEY, item TEXT NOT NULL)"
+            "CREATE TABLE \"{prefix}orders\" (id INTEGER PRIMARY KEY, item TEXT NOT NULL);
+             CREATE TABLE \"{prefix}parcels\" (order_id INTEGER NOT NULL)"
         ))?;
-        Ok(Self::Sqlite { connection, orders })
+        Ok(Self::Sqlite { connection, prefix })
     }
 
     /// Opens a shop in a PostgreSQL schema that exists.
@@ -49,10 +52,11 @@ impl Shop {
         tokio::spawn(connection);
         client
             .batch_execute(&format!(
-                "CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL)"
+                "CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL);
+                 CREATE TABLE \"{schema}\".parcels (order_id bigint NOT NULL)"
             ))
             .await
-            .context("the shop cannot create its table")?;
+            .context("the shop cannot create its tables")?;
         Ok(Self::Postgres {
             client: Box::new(client),
             schema: schema.to_owned(),
@@ -74,10 +78,10 @@ impl Shop {
         )
         .correlation(id);
         match self {
-            Self::Sqlite { connection, orders } => {
+            Self::Sqlite { connection, prefix } => {
                 let mut transaction = connection.transaction()?;
                 transaction.execute(
-                    &format!("INSERT INTO \"{orders}\" (id, item) VALUES (?1, ?2)"),
+                    &format!("INSERT INTO \"{prefix}orders\" (id, item) VALUES (?1, ?2)"),
                     rusqlite::params![id, item],
                 )?;
                 tx::now(room.outbox().enqueue_in(&mut transaction, &message))?;
@@ -106,20 +110,38 @@ impl Shop {
 
     /// The ids of all orders, in order.
     pub(crate) async fn orders(&self) -> anyhow::Result<Vec<i64>> {
+        self.numbers("id", "orders").await
+    }
+
+    /// The orders that parcels were booked for, in order: one that was booked twice is there twice.
+    pub(crate) async fn parcels(&self) -> anyhow::Result<Vec<i64>> {
+        self.numbers("order_id", "parcels").await
+    }
+
+    /// The statement that books a parcel for an order.
+    pub(crate) fn book_parcel(&self) -> String {
+        match self {
+            Self::Sqlite { prefix, .. } => {
+                format!("INSERT INTO \"{prefix}parcels\" (order_id) VALUES (?1)")
+            }
+            Self::Postgres { schema, .. } => {
+                format!("INSERT INTO \"{schema}\".parcels (order_id) VALUES ($1)")
+            }
+        }
+    }
+
+    async fn numbers(&self, column: &str, table: &str) -> anyhow::Result<Vec<i64>> {
         Ok(match self {
-            Self::Sqlite { connection, orders } => {
-                let mut statement =
-                    connection.prepare(&format!("SELECT id FROM \"{orders}\" ORDER BY id"))?;
-                let ids = statement.query_map([], |row| row.get(0))?;
-                ids.collect::<Result<_, _>>()?
+            Self::Sqlite { connection, prefix } => {
+                let mut statement = connection.prepare(&format!(
+                    "SELECT {column} FROM \"{prefix}{table}\" ORDER BY {column}"
+                ))?;
+                let numbers = statement.query_map([], |row| row.get(0))?;
+                numbers.collect::<Result<_, _>>()?
             }
             Self::Postgres { client, schema } => {
-                let rows = client
-                    .query(
-                        &format!("SELECT id FROM \"{schema}\".orders ORDER BY id"),
-                        &[],
-                    )
-                    .await?;
+                let sql = format!("SELECT {column} FROM \"{schema}\".{table} ORDER BY {column}");
+                let rows = client.query(&sql, &[]).await?;
                 rows.iter().map(|row| row.get(0)).collect()
             }
         })

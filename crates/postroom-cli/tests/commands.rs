@@ -59,8 +59,12 @@ mod demo {
     #[test]
     fn on_sqlite_needs_nothing_and_adds_up() {
         let out = postroom(&["demo"]).ok();
-        assert!(out.contains("All 12 checks passed"), "{out}");
+        assert!(out.contains("All 15 checks passed"), "{out}");
         assert!(out.contains("80 orders and 80 messages"), "{out}");
+        assert!(
+            out.contains("86 sent, 86 handled, 3 duplicates refused, 0 dead, 0 waiting, 0 lost."),
+            "{out}"
+        );
         let file = out
             .lines()
             .next()
@@ -77,7 +81,7 @@ mod demo {
     async fn on_postgres_adds_up_and_leaves_nothing() {
         let fixture = Fixture::empty(Backend::Postgres).await;
         let out = postroom(&["demo", "--url", &fixture.url, "--orders", "20"]).ok();
-        assert!(out.contains("All 12 checks passed"), "{out}");
+        assert!(out.contains("All 15 checks passed"), "{out}");
         let left = fixture
             .number("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'demo\\_%'")
             .await;

@@ -7,22 +7,25 @@
 //!
 //! ```
 //! # tokio::runtime::Runtime::new()?.block_on(async {
-//! use std::time::Duration;
-//! use postroom::{Message, OwnerToken, Postroom};
+//! use postroom::{Delivery, Message, Postroom, done};
 //!
 //! let room = Postroom::connect("sqlite::memory:").await?;
 //! room.deploy().await?;
 //!
 //! room.outbox().enqueue(&Message::new("order.created", r#"{"id":7}"#).correlation("req-1")).await?;
 //!
-//! let owner = OwnerToken::new();
-//! let claimed = room.outbox().claim(owner, Duration::from_secs(30), 50).await?;
-//! assert_eq!(claimed[0].topic, "order.created");
-//! room.outbox().ack(owner, &[claimed[0].id]).await?;
+//! let dispatcher = room.dispatcher().on("order.created", |delivery: Delivery| async move {
+//!     println!("{} {}", delivery.topic(), delivery.payload());
+//!     done()
+//! });
+//! assert_eq!(dispatcher.drain().await?.done, 1);
 //! # Ok::<(), postroom::Error>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Dispatcher`] is the loop around it: handlers, leases that renew, retries, transactions, shutdown.
+//! Whoever wants a loop of their own claims and settles by hand: see [`Outbox::claim`].
 //!
 //! In your own transaction, with the client library that you already use (see [`tx`]):
 //!
@@ -43,6 +46,8 @@
 //! - A committed message is handed out until it is acked or failed: at least once.
 //! - At most one live lease per message, by the database's clock; a late ack, abandon, fail or renewal
 //!   changes nothing.
+//! - What a handler writes in the transaction of its ack ([`Tx`], [`Delivery::ack_in`]) happens exactly
+//!   once.
 //! - At most one done per (source, message id) in the inbox.
 //! - Join counters are exact, and move in the transaction that settles the step.
 
@@ -65,6 +70,8 @@ mod outbox;
 mod room;
 mod sql;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transport;
 pub mod tx;
 mod wait;
@@ -101,7 +108,8 @@ pub use work::Handled;
     doctest,
     feature = "sqlite",
     feature = "postgres",
-    feature = "sqlx-postgres"
+    feature = "sqlx-postgres",
+    feature = "testing"
 ))]
 mod guides {
     #[doc = include_str!("../../../README.md")]

@@ -22,6 +22,8 @@ mod catalog;
 mod postgres;
 mod sqlite;
 
+#[cfg(feature = "testing")]
+pub(crate) use catalog::{By, render};
 pub(crate) use catalog::{Catalog, Migration, QueueSql, migrations, operations};
 pub use catalog::{Operation, OperationStatement, Queue};
 #[cfg(any(

@@ -33,5 +33,6 @@ mod outbox_settle;
 mod races;
 mod schema;
 mod schema_upgrade;
+mod testing;
 mod transport;
 mod work;

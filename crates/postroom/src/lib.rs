@@ -81,7 +81,7 @@ mod work;
 pub use dispatch::{
     Backoff, Delivered, Delivery, Dispatcher, Extract, Failure, FailureClass, Handler,
     HandlerError, HoneyDrunk, IntoHandler, IntoOutcome, JoinWaitHandler, Json, NoHandler, Outcome,
-    Report, RetryPolicy, Running, Tx, Verdict, done,
+    Report, RetryPolicy, Running, Tx, Verdict, done, stop_signal,
 };
 pub use error::{Error, ErrorKind};
 pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};

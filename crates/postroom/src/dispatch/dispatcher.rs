@@ -227,7 +227,7 @@ impl Dispatcher {
     /// ```no_run
     /// # async fn example(room: postroom::Postroom) -> Result<(), Box<dyn std::error::Error>> {
     /// let dispatcher = room.dispatcher().on("order.created", |_: postroom::Delivery| async {});
-    /// dispatcher.run_until(async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await?;
+    /// dispatcher.run_until(postroom::stop_signal()).await?;
     /// # Ok(())
     /// # }
     /// ```

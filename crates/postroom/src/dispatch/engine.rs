@@ -101,16 +101,18 @@ pub(super) enum Handled {
     NotReady,
     Dead,
     Released,
+    Unhandled,
 }
 
 impl Handled {
     /// All of them, in order.
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Done,
         Self::Retried,
         Self::NotReady,
         Self::Dead,
         Self::Released,
+        Self::Unhandled,
     ];
 
     fn name(self) -> &'static str {
@@ -120,6 +122,7 @@ impl Handled {
             Self::NotReady => "not_ready",
             Self::Dead => "dead",
             Self::Released => "released",
+            Self::Unhandled => "unhandled",
         }
     }
 }
@@ -579,6 +582,7 @@ impl Tally {
             not_ready: count(Handled::NotReady),
             dead: count(Handled::Dead),
             released: count(Handled::Released),
+            unhandled: count(Handled::Unhandled),
             lost: read(&self.lost),
             panics: read(&self.panics),
         }

@@ -234,6 +234,14 @@ fn is_infrastructure(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rusqlite::Error>() {
         return crate::db::sqlite::database_error(error).is_transient();
     }
+    #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    if let Some(error) = error.downcast_ref::<sqlx::Error>() {
+        use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Tls, WorkerCrashed};
+        return matches!(
+            error,
+            Io(_) | Tls(_) | PoolTimedOut | PoolClosed | WorkerCrashed
+        );
+    }
     error.is::<tokio::time::error::Elapsed>()
 }
 

@@ -42,6 +42,8 @@ pub struct Report {
     pub dead: u64,
     /// Handed back unhandled, with no attempt spent.
     pub released: u64,
+    /// Handed back because nobody handles their topic.
+    pub unhandled: u64,
     /// Not settled, because the lease was lost meanwhile.
     pub lost: u64,
     /// How many handlers panicked; their messages are among the retried and the dead.
@@ -63,6 +65,7 @@ impl AddAssign for Report {
         self.not_ready += other.not_ready;
         self.dead += other.dead;
         self.released += other.released;
+        self.unhandled += other.unhandled;
         self.lost += other.lost;
         self.panics += other.panics;
     }
@@ -78,6 +81,7 @@ impl Sub for Report {
             not_ready: self.not_ready - before.not_ready,
             dead: self.dead - before.dead,
             released: self.released - before.released,
+            unhandled: self.unhandled - before.unhandled,
             lost: self.lost - before.lost,
             panics: self.panics - before.panics,
         }

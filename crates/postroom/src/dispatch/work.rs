@@ -414,7 +414,7 @@ impl Engine {
                     error: Some(error),
                     deferred: true,
                 };
-                (settlement, Handled::Retried)
+                (settlement, Handled::Unhandled)
             }
             NoHandler::Fail => (Settlement::Fail { error }, Handled::Dead),
             NoHandler::Ack => (Settlement::Ack, Handled::Done),

@@ -115,6 +115,24 @@ impl From<i64> for Value {
     }
 }
 
+impl From<i32> for Value {
+    fn from(value: i32) -> Self {
+        Self::Int(Some(value.into()))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Int(Some(value.into()))
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Self {
+        Self::Bytes(Some(value))
+    }
+}
+
 impl From<Option<i64>> for Value {
     fn from(value: Option<i64>) -> Self {
         Self::Int(value)

@@ -212,6 +212,14 @@ impl Delivery {
         self.inner.message.progress()
     }
 
+    /// How many times it was delivered, this time included, without an outcome.
+    pub(super) fn without_outcome(&self) -> u32 {
+        let progress = self.progress();
+        progress
+            .delivery_count
+            .saturating_sub(progress.attempt_count)
+    }
+
     /// The store that it was claimed from: its outbox, its inbox, its joins.
     #[must_use]
     pub fn room(&self) -> &Postroom {

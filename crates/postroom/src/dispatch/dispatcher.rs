@@ -197,6 +197,10 @@ impl Dispatcher {
 
     /// Gives up on a message that was delivered this many times and never settled: it may be what kills
     /// its workers. Without a limit by default.
+    ///
+    /// A crash counts against all messages that were in flight. So the last delivery of such a message
+    /// is alone among its like: the one that kills the process gives itself away, and the others are done.
+    /// With a limit of 1 there is no second delivery, and they would be given up with it.
     pub fn max_deliveries(mut self, deliveries: u32) -> Self {
         self.settings.max_deliveries = Some(deliveries);
         self

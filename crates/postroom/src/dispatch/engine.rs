@@ -45,6 +45,12 @@ struct Desk {
     workers: usize,
     /// Messages that were asked for and are on their way.
     claiming: usize,
+    /// Results that are on their way.
+    settling: usize,
+    /// A message has its last chance, and nothing is claimed beside it.
+    last_chance: bool,
+    /// That message, until all others that would be blamed with it are handed back.
+    alone: Option<Work>,
     results: Vec<Finished>,
     first_result: Option<Instant>,
     /// How many results go into a turn: one at a time after the database has refused several.
@@ -169,7 +175,7 @@ impl Engine {
 
     /// How many messages there is room for.
     fn capacity(&self, desk: &Desk) -> usize {
-        if desk.stopping {
+        if desk.stopping || desk.last_chance {
             return 0;
         }
         let (limit, batch) = (self.settings.concurrency, self.settings.batch);
@@ -226,11 +232,15 @@ impl Engine {
 
     async fn take_turn(self: &Arc<Self>, claim: usize, everywhere: bool) -> Result<Turn, Error> {
         let began = Instant::now();
-        let finished = {
+        let (claim, finished) = {
             let mut desk = self.desk();
+            let claim = if desk.last_chance { 0 } else { claim };
             desk.claiming += claim;
-            desk.take_results()
+            let finished = desk.take_results();
+            desk.settling += finished.len();
+            (claim, finished)
         };
+        let settling_now = finished.len();
         let settling: Vec<Settling> = finished.iter().map(|one| one.settling.clone()).collect();
         let owner = OwnerToken::new();
         let wanted = (claim > 0).then_some(Claim {
@@ -244,11 +254,13 @@ impl Engine {
             .turn(&*self.db, self.queue, &settling, wanted)
             .await
             .and_then(|turned| Ok((turned.settled, self.read(turned.claimed)?)));
+        self.desk().settling -= settling_now;
         match turned {
             Ok((settled, messages)) => {
                 self.close(&finished, &settled);
                 let claimed = messages.len();
                 self.accept(owner, began, claim, messages);
+                self.start_alone();
                 Ok(Turn {
                     asked: claim,
                     claimed,
@@ -357,7 +369,15 @@ impl Engine {
             let mut desk = self.desk();
             desk.claiming -= asked;
             desk.turn_time.add(began.elapsed());
-            desk.waiting.extend(works);
+            for work in works {
+                if !self.is_last_chance(&work.delivery) {
+                    desk.waiting.push_back(work);
+                } else if std::mem::replace(&mut desk.last_chance, true) {
+                    desk.release(work);
+                } else {
+                    desk.alone = Some(work);
+                }
+            }
             if desk.stopping {
                 desk.release_waiting();
             }
@@ -373,6 +393,26 @@ impl Engine {
                     engine.work(work).await;
                 }
             });
+        }
+    }
+
+    /// Whether the process has died with this message so often that one more time is the last. Then it
+    /// runs alone among its like: if it is what kills the process, no other is blamed for that.
+    fn is_last_chance(&self, delivery: &Delivery) -> bool {
+        let deliveries = delivery.without_outcome();
+        deliveries > 1 && Some(deliveries) == self.settings.max_deliveries
+    }
+
+    /// Starts on a message with its last chance as soon as all the others are handed back for sure.
+    fn start_alone(self: &Arc<Self>) {
+        let mut desk = self.desk();
+        if !desk.results.is_empty() || desk.settling > 0 || desk.claiming > 0 {
+            return;
+        }
+        if let Some(work) = desk.alone.take() {
+            desk.running += 1;
+            let engine = Arc::clone(self);
+            tokio::spawn(async move { engine.work(work).await });
         }
     }
 
@@ -394,6 +434,9 @@ impl Engine {
     pub(super) fn finished(&self, work: &Work, started: Instant, unsettled: Option<Unsettled>) {
         let mut desk = self.desk();
         desk.running -= 1;
+        if self.is_last_chance(&work.delivery) {
+            desk.last_chance = false;
+        }
         desk.handler_time.add(started.elapsed());
         if let Some(Unsettled {
             settlement,
@@ -461,8 +504,10 @@ impl Engine {
     pub(super) fn is_idle(&self) -> bool {
         let desk = self.desk();
         desk.waiting.is_empty()
+            && desk.alone.is_none()
             && desk.running == 0
             && desk.claiming == 0
+            && desk.settling == 0
             && desk.results.is_empty()
     }
 
@@ -521,7 +566,7 @@ impl Desk {
     }
 
     fn release_waiting(&mut self) {
-        while let Some(work) = self.waiting.pop_front() {
+        while let Some(work) = self.waiting.pop_front().or_else(|| self.alone.take()) {
             self.release(work);
         }
     }

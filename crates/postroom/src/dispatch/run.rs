@@ -234,16 +234,16 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
         }
     }
     engine.stop();
-    let under_way = async {
+    let finishing = async {
         while let Some(turned) = turns.next().await {
             after_turn(&engine, &mut pace, turned);
         }
         finish(&engine, &mut pace).await;
     };
-    // A database that does not answer must not keep the process from stopping.
-    let limit = settings.shutdown_deadline + GRACE * 2;
-    if tokio::time::timeout(limit, under_way).await.is_err() {
-        tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), "stopped while the database did not answer; leases will expire and the messages be delivered again");
+    // Whatever holds it up, a handler or a database that does not answer, the end comes in time.
+    tokio::select! {
+        () = finishing => {}
+        () = run_out_of_time(&engine) => {}
     }
 }
 
@@ -259,41 +259,28 @@ fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<super::engine::Tu
     }
 }
 
-/// Lets handlers end until the deadline, cancels the rest, and settles everything.
+/// Lets handlers end, and settles everything.
 async fn finish(engine: &Arc<Engine>, pace: &mut Pace) {
-    let deadline = Instant::now() + engine.settings.shutdown_deadline;
-    let mut cancelled = false;
     while !engine.is_idle() {
-        let limit = if cancelled {
-            deadline + GRACE
-        } else {
-            deadline
-        };
-        if Instant::now() >= limit {
-            if cancelled {
-                tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), unsettled = engine.unsettled(), "stopped without settling everything; leases will expire and the messages be delivered again");
-                return;
-            }
-            tracing::warn!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), "the deadline is over; handlers are cancelled and their messages handed back");
-            cancelled = true;
-            engine.leases.cancel_all();
-            continue;
-        }
         if engine.unsettled() > 0 && !pace.is_failing() {
             let turned = engine.turn(0).await;
             after_turn(engine, pace, turned);
             continue;
         }
-        let next = if pace.is_failing() {
-            pace.next().min(limit)
-        } else {
-            limit
-        };
         tokio::select! {
             () = engine.changed.notified() => {}
-            () = tokio::time::sleep_until(next.into()) => {}
+            () = tokio::time::sleep_until(pace.next().into()), if pace.is_failing() => {}
         }
     }
+}
+
+/// Cancels handlers when the deadline is over, and comes back when what is left has had time to be settled.
+async fn run_out_of_time(engine: &Engine) {
+    tokio::time::sleep(engine.settings.shutdown_deadline).await;
+    tracing::warn!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), "the deadline is over; handlers are cancelled and their messages handed back");
+    engine.leases.cancel_all();
+    tokio::time::sleep(GRACE).await;
+    tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), unsettled = engine.unsettled(), "stopped without settling everything; leases will expire and the messages be delivered again");
 }
 
 /// One batch: claimed, handled, settled.
@@ -310,7 +297,7 @@ pub(super) async fn drain(engine: &Arc<Engine>) -> Result<usize, Error> {
     loop {
         let turn = engine.thorough_turn(engine.settings.batch).await?;
         total += turn.claimed;
-        if turn.claimed == 0 {
+        if turn.asked > 0 && turn.claimed == 0 {
             settle_all(engine).await?;
             return Ok(total);
         }

@@ -424,10 +424,7 @@ impl Engine {
 
     /// A message that was claimed again and again and never settled may be what kills its workers.
     fn too_many_deliveries(&self, delivery: &Delivery) -> Option<Next> {
-        let progress = delivery.progress();
-        let unsettled = progress
-            .delivery_count
-            .saturating_sub(progress.attempt_count);
+        let unsettled = delivery.without_outcome();
         if unsettled >= SUSPICIOUS_DELIVERIES {
             tracing::warn!(store = %self.room.identifier(), queue = self.queue.name(), topic = delivery.topic(), message_id = %delivery.key(), deliveries = unsettled, "delivered again and again without an outcome; its handler may kill the process");
         }

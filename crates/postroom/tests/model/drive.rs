@@ -77,6 +77,13 @@ impl<'a> Driver<'a> {
                     self.model.renew(owner, &ids),
                 )
             }
+            Op::Release(owner, ids) => {
+                let (owner, ids) = self.named(*owner, ids);
+                same_ids(
+                    self.room.outbox().release(owner, &ids).await,
+                    self.model.release(owner, &ids),
+                )
+            }
             Op::Reap => same(self.room.outbox().reap().await, self.model.reap()),
             Op::Replay(ids) => {
                 let ids = self.dead(ids);
@@ -144,6 +151,15 @@ impl<'a> Driver<'a> {
                     .renew(owner, keys.borrow(&keys.bare()), HOURS)
                     .await;
                 same(answer, self.model.inbox_renew(owner, &keys.reached))
+            }
+            Op::InboxRelease(owner, keys) => {
+                let (owner, keys) = self.inbox_named(*owner, keys);
+                let answer = self
+                    .room
+                    .inbox()
+                    .release(owner, keys.borrow(&keys.bare()))
+                    .await;
+                same(answer, self.model.inbox_release(owner, &keys.reached))
             }
             Op::InboxReap => same(self.room.inbox().reap().await, self.model.inbox_reap()),
             Op::Revive(keys) => {

@@ -77,6 +77,12 @@ impl Work {
         self.owner = None;
     }
 
+    /// As if it had never been claimed.
+    fn hand_back(&mut self) {
+        self.release();
+        self.deliveries -= 1;
+    }
+
     fn abandon(&mut self, how: Handback, ready_at_once: bool) {
         self.release();
         self.attempts += 1;
@@ -98,6 +104,7 @@ impl Work {
     fn fresh_budget(&mut self) {
         self.attempts = 0;
         self.deferrals = 0;
+        self.deliveries = 0;
         self.backoff = false;
     }
 
@@ -342,6 +349,14 @@ impl Model {
     pub(crate) fn renew(&self, owner: OwnerToken, ids: &[WorkItemId]) -> Vec<WorkItemId> {
         let mut owned = self.owned(owner, ids);
         owned.retain(|&index| self.messages[index].work.lease == Lease::Held);
+        self.ids(&owned)
+    }
+
+    pub(crate) fn release(&mut self, owner: OwnerToken, ids: &[WorkItemId]) -> Vec<WorkItemId> {
+        let owned = self.owned(owner, ids);
+        for &index in &owned {
+            self.messages[index].work.hand_back();
+        }
         self.ids(&owned)
     }
 
@@ -666,6 +681,13 @@ impl Model {
             .iter()
             .filter(|item| item.work.lease == Lease::Held)
             .count()
+    }
+
+    pub(crate) fn inbox_release(&mut self, owner: OwnerToken, keys: &[Key]) -> usize {
+        let owned = self.inbox_owned(owner, keys);
+        let count = owned.len();
+        owned.into_iter().for_each(|item| item.work.hand_back());
+        count
     }
 
     pub(crate) fn inbox_reap(&mut self) -> u64 {

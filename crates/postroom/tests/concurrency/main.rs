@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod deploy;
+mod dispatchers;
 mod expired;
 mod history;
 mod inbox;

@@ -61,6 +61,7 @@ pub mod events;
 mod id;
 mod inbound;
 mod inbox;
+pub mod jobs;
 mod join;
 mod message;
 mod migrate;
@@ -120,6 +121,8 @@ mod guides {
     struct GettingStarted;
     #[doc = include_str!("../../../docs/guarantees.md")]
     struct Guarantees;
+    #[doc = include_str!("../../../docs/jobs.md")]
+    struct Jobs;
     #[doc = include_str!("../../../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../../../docs/operations.md")]

@@ -198,7 +198,7 @@ impl Engine {
         if under_way >= TURNS || (results == 0 && (claim == 0 || !looking)) {
             return None;
         }
-        let full = results * 2 >= batch || (looking && claim == batch);
+        let full = results >= self.enough_results() || (looking && claim == batch);
         let all_in = desk.waiting.is_empty() && desk.running == 0 && desk.claiming == 0;
         let waited = desk
             .first_result
@@ -217,6 +217,12 @@ impl Engine {
     /// Whether one more message could be claimed.
     pub(super) fn has_room(&self) -> bool {
         self.capacity(&self.desk()) > 0
+    }
+
+    /// How many results are worth a turn of their own.
+    fn enough_results(&self) -> usize {
+        let settings = &self.settings;
+        settings.chunk.unwrap_or(settings.batch.div_ceil(2))
     }
 
     /// Settles what has gathered and claims up to `claim` messages, which start to be handled. What lies
@@ -457,10 +463,10 @@ impl Engine {
             desk.first_result.get_or_insert_with(Instant::now);
         }
         let results = desk.results.len();
-        let half = (self.settings.batch / 2).max(1);
+        let enough = self.enough_results();
         let idle = desk.waiting.is_empty() && desk.running == 0;
         drop(desk);
-        if results <= 1 || results == half || idle {
+        if results <= 1 || results == enough || idle {
             self.changed.notify_one();
         }
     }

@@ -240,10 +240,14 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
         }
         finish(&engine, &mut pace).await;
     };
-    // Whatever holds it up, a handler or a database that does not answer, the end comes in time.
+    in_time(&engine, finishing).await;
+}
+
+/// Whatever holds it up, a handler or a database that does not answer, the end comes in time.
+async fn in_time(engine: &Engine, finishing: impl Future<Output = ()>) {
     tokio::select! {
         () = finishing => {}
-        () = run_out_of_time(&engine) => {}
+        () = run_out_of_time(engine) => {}
     }
 }
 
@@ -291,18 +295,38 @@ pub(super) async fn once(engine: &Arc<Engine>, batch: usize) -> Result<Report, E
     Ok(engine.tally.report() - before)
 }
 
-/// Batches until a claim finds nothing. Says how many messages there were.
-pub(super) async fn drain(engine: &Arc<Engine>) -> Result<usize, Error> {
+/// Batches until a claim finds nothing, or it is told to stop. Says how many messages there were.
+pub(super) async fn drain(engine: &Arc<Engine>, stop: &CancellationToken) -> Result<usize, Error> {
     let mut total = 0;
-    loop {
+    while !stop.is_cancelled() {
         let turn = engine.thorough_turn(engine.settings.batch).await?;
         total += turn.claimed;
         if turn.asked > 0 && turn.claimed == 0 {
             settle_all(engine).await?;
             return Ok(total);
         }
-        while !engine.is_handled() {
-            engine.changed.notified().await;
+        handle_all(engine, stop).await;
+    }
+    engine.stop();
+    let settings = &engine.settings;
+    let mut pace = Pace::new(settings.poll_interval, settings.error_delay);
+    in_time(engine, finish(engine, &mut pace)).await;
+    Ok(total)
+}
+
+/// Waits for the handlers of a batch, and writes results down whenever a chunk of them has gathered.
+async fn handle_all(engine: &Arc<Engine>, stop: &CancellationToken) {
+    let mut failing = false;
+    while !engine.is_handled() && !stop.is_cancelled() {
+        tokio::select! {
+            () = engine.changed.notified() => {}
+            () = stop.cancelled() => return,
+        }
+        let chunk = engine.settings.chunk.unwrap_or(usize::MAX);
+        // A failure is told by the turn after the batch, which tries it once more: handlers that run would
+        // outlive an end here.
+        if engine.unsettled() >= chunk && !failing {
+            failing = engine.turn(0).await.is_err();
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::id::{OwnerToken, WorkItemId};
 use crate::message::{Message, NAME_LIMIT, OutboxMessage, State, check_name};
 use crate::outbox::Outbox;
+use crate::room::Postroom;
 use crate::store::Abandon;
 use crate::transport::{Endpoint, Envelope};
 use crate::tx::Executor;
@@ -178,6 +179,17 @@ impl TransportOutbox {
             .map(|message| TransportMessage::from_outbox(message, None)))
     }
 
+    /// The store behind it.
+    pub(super) fn room(&self) -> Postroom {
+        Postroom {
+            store: Arc::clone(&self.outbox.store),
+        }
+    }
+
+    pub(super) fn lease_time(&self) -> Duration {
+        self.lease
+    }
+
     fn held(&self, message: Loaded<'_>) -> Option<(WorkItemId, OwnerToken)> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match message {
@@ -225,7 +237,8 @@ impl<'a> From<&'a String> for Loaded<'a> {
     }
 }
 
-/// A message of the outbox as transports see it.
+/// A message of the outbox as transports see it: a copy, so whatever is done to it, the outbox stays as
+/// it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportMessage {
@@ -251,23 +264,76 @@ pub struct TransportMessage {
     owner: Option<OwnerToken>,
 }
 
-/// Where a message stands, in a transport's words.
+/// Where a message stands, in a transport's words. The numbers are those of other languages.
+///
+/// ```
+/// use postroom::transport::OutboxState;
+///
+/// assert_eq!(OutboxState::Failed.number(), 3);
+/// assert_eq!(OutboxState::try_from(4)?, OutboxState::Poisoned);
+/// # Ok::<(), postroom::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OutboxState {
     /// Waiting to be dispatched.
-    Pending,
+    Pending = 0,
     /// Loaded by a dispatcher.
-    Processing,
+    Processing = 1,
     /// Published.
-    Dispatched,
+    Dispatched = 2,
     /// Not published, will be tried again.
-    Failed,
+    Failed = 3,
     /// Given up.
-    Poisoned,
+    Poisoned = 4,
+}
+
+impl OutboxState {
+    /// All of them, by number.
+    pub const ALL: [Self; 5] = [
+        Self::Pending,
+        Self::Processing,
+        Self::Dispatched,
+        Self::Failed,
+        Self::Poisoned,
+    ];
+
+    /// Its number.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl TryFrom<u8> for OutboxState {
+    type Error = Error;
+
+    fn try_from(number: u8) -> Result<Self, Error> {
+        let known = Self::ALL.into_iter().find(|state| state.number() == number);
+        known.ok_or_else(|| {
+            ErrorKind::OutOfRange { param: "state" }.with(format!("expected 0 to 4, got {number}"))
+        })
+    }
 }
 
 impl TransportMessage {
-    fn from_outbox(message: OutboxMessage, owner: Option<OwnerToken>) -> Self {
+    /// A pending message that no store has seen, for code that takes messages and wants to be tried out.
+    /// What is not given here is what nothing has happened to yet; it was saved in 1970.
+    pub fn new(id: impl Into<String>, destination: Endpoint, envelope: Envelope) -> Self {
+        Self {
+            id: id.into(),
+            destination,
+            envelope,
+            state: OutboxState::Pending,
+            attempts: 0,
+            created_at: SystemTime::UNIX_EPOCH,
+            processed_at: None,
+            scheduled_at: None,
+            error_message: None,
+            owner: None,
+        }
+    }
+
+    pub(super) fn from_outbox(message: OutboxMessage, owner: Option<OwnerToken>) -> Self {
         let state = match message.state {
             State::Ready if message.progress.attempt_count > 0 => OutboxState::Failed,
             State::Ready => OutboxState::Pending,

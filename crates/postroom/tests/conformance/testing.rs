@@ -207,7 +207,7 @@ async fn a_message_that_nobody_handles_does_not_stop_the_time(fixture: Fixture) 
         .drain_for(&dispatcher, Duration::from_secs(630))
         .await
         .unwrap();
-    assert_eq!(report.retried, 11);
+    assert_eq!(report.unhandled, 11);
 }
 
 async fn a_message_that_another_holds_is_left_alone(fixture: Fixture) {

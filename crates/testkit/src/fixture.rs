@@ -78,6 +78,18 @@ impl Fixture {
         }
     }
 
+    /// A store that the test has opened by itself.
+    #[must_use]
+    pub fn at(backend: Backend, room: Postroom, url: &str, schema: Option<&str>) -> Self {
+        Self {
+            room,
+            backend,
+            url: url.to_owned(),
+            schema: schema.map(str::to_owned),
+            _folder: None,
+        }
+    }
+
     /// Options for this store, to open it once more or otherwise.
     #[must_use]
     pub fn options(&self) -> Options {

@@ -58,6 +58,7 @@ mod db;
 mod dispatch;
 mod error;
 pub mod events;
+pub mod fleet;
 mod id;
 mod inbound;
 mod inbox;
@@ -85,6 +86,7 @@ pub use dispatch::{
     Report, RetryPolicy, Running, Tx, Verdict, done, stop_signal,
 };
 pub use error::{Error, ErrorKind};
+pub use fleet::Fleet;
 pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
 pub use inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting};
 pub use inbox::Inbox;
@@ -117,6 +119,8 @@ mod guides {
     struct Readme;
     #[doc = include_str!("../../../docs/domain-events.md")]
     struct DomainEvents;
+    #[doc = include_str!("../../../docs/fleet.md")]
+    struct Fleets;
     #[doc = include_str!("../../../docs/getting-started.md")]
     struct GettingStarted;
     #[doc = include_str!("../../../docs/guarantees.md")]

@@ -192,6 +192,41 @@ impl Options {
         Postroom::open(self).await
     }
 
+    /// Whether both describe the same store, reached and used in the same way.
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
+        let Self {
+            url,
+            names,
+            worker,
+            connections,
+            prepared_statements,
+            synchronous,
+            keep_done,
+            deploy,
+            join_wait_topic,
+            #[cfg(feature = "postgres")]
+                budget: _,
+            propagator,
+            wrong,
+        } = self;
+        let same_propagator = match (propagator, &other.propagator) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        *url == other.url
+            && *names == other.names
+            && *worker == other.worker
+            && *connections == other.connections
+            && *prepared_statements == other.prepared_statements
+            && *synchronous == other.synchronous
+            && *keep_done == other.keep_done
+            && *deploy == other.deploy
+            && *join_wait_topic == other.join_wait_topic
+            && same_propagator
+            && *wrong == other.wrong
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(error) = &self.wrong {
             return Err(error.clone());

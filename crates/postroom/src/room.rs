@@ -6,6 +6,7 @@ use tokio::sync::Semaphore;
 
 use crate::db::Database;
 use crate::error::{Error, ErrorKind};
+use crate::fleet::StoreKey;
 use crate::inbox::Inbox;
 use crate::join::Joins;
 use crate::migrate::Plan;
@@ -32,6 +33,7 @@ use crate::transport::TransportOutbox;
 #[derive(Clone)]
 pub struct Postroom {
     pub(crate) store: Arc<Store>,
+    pub(crate) key: Option<StoreKey>,
 }
 
 impl Postroom {
@@ -45,12 +47,28 @@ impl Postroom {
     }
 
     pub(crate) async fn open(options: Options) -> Result<Self, Error> {
+        let deploy = options.deploy;
+        let room = Self::open_unconnected(options, None)?;
+        room.store
+            .db
+            .read(Script::parse(room.dialect(), "SELECT 1").call(Vec::new()))
+            .await?;
+        if deploy {
+            room.deploy().await?;
+        }
+        Ok(room)
+    }
+
+    /// Opens a store whose server may be away: the first connection is made when one is needed. An SQLite
+    /// file is opened at once.
+    pub(crate) fn open_unconnected(options: Options, key: Option<StoreKey>) -> Result<Self, Error> {
         options.check()?;
-        let (db, identifier) = open_database(&options)?;
-        let dialect = db.dialect();
-        let room = Self {
+        let identifier = options.store_identifier()?;
+        let db = open_database(&options)?;
+        Ok(Self {
+            key,
             store: Arc::new(Store {
-                catalog: Catalog::new(dialect, &options.names),
+                catalog: Catalog::new(db.dialect(), &options.names),
                 db,
                 identifier: identifier.into(),
                 outbox: QueueState::new(options.names.channel(&options.names.outbox)),
@@ -63,15 +81,7 @@ impl Postroom {
                 transactions: Semaphore::new((options.connections / 2).max(1)),
                 propagator: options.propagator,
             }),
-        };
-        room.store
-            .db
-            .read(Script::parse(dialect, "SELECT 1").call(Vec::new()))
-            .await?;
-        if options.deploy {
-            room.deploy().await?;
-        }
-        Ok(room)
+        })
     }
 
     /// The outbox: messages that leave with your transaction.
@@ -168,6 +178,13 @@ impl Postroom {
     pub fn identifier(&self) -> &str {
         &self.store.identifier
     }
+
+    /// The key of the store in its [fleet](crate::Fleet): which tenant a delivery belongs to, for one.
+    /// `None` when it was opened by itself.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_ref().map(StoreKey::as_str)
+    }
 }
 
 impl std::fmt::Debug for Postroom {
@@ -205,6 +222,32 @@ impl Options {
         self.check()?;
         Ok(operations(dialect_of(&self.url)?, &self.names))
     }
+
+    /// What logs and metrics call the store, before it is opened.
+    pub(crate) fn store_identifier(&self) -> Result<String, Error> {
+        match dialect_of(&self.url)? {
+            #[cfg(feature = "postgres")]
+            Dialect::Postgres => {
+                let place = crate::db::postgres::place_of(&self.url)?;
+                Ok(format!("{place}#{}", self.names.schema()))
+            }
+            _ if self.names.schema.is_some() => Ok(format!("{}#{}", self.url, self.names.schema())),
+            _ => Ok(self.url.clone()),
+        }
+    }
+
+    /// The same for two stores that would share tables. On SQLite a schema is a part of table names, and
+    /// those know no upper and lower case.
+    pub(crate) fn store_identity(&self) -> Result<String, Error> {
+        match dialect_of(&self.url)? {
+            Dialect::Sqlite if self.names.schema.is_some() => Ok(format!(
+                "{}#{}",
+                self.url,
+                self.names.schema().to_ascii_lowercase()
+            )),
+            _ => self.store_identifier(),
+        }
+    }
 }
 
 fn dialect_of(url: &str) -> Result<Dialect, Error> {
@@ -216,27 +259,12 @@ fn dialect_of(url: &str) -> Result<Dialect, Error> {
     }
 }
 
-fn open_database(options: &Options) -> Result<(Box<dyn Database>, String), Error> {
+fn open_database(options: &Options) -> Result<Box<dyn Database>, Error> {
     match dialect_of(&options.url)? {
         #[cfg(feature = "sqlite")]
-        Dialect::Sqlite => {
-            let prefix = options
-                .names
-                .schema
-                .as_ref()
-                .map(|_| format!("#{}", options.names.schema()))
-                .unwrap_or_default();
-            let identifier = format!("{}{prefix}", options.url);
-            Ok((
-                Box::new(crate::db::sqlite::Sqlite::open(options)?),
-                identifier,
-            ))
-        }
+        Dialect::Sqlite => Ok(Box::new(crate::db::sqlite::Sqlite::open(options)?)),
         #[cfg(feature = "postgres")]
-        Dialect::Postgres => {
-            let (db, place) = crate::db::postgres::Postgres::open(options)?;
-            Ok((Box::new(db), format!("{place}#{}", options.names.schema())))
-        }
+        Dialect::Postgres => Ok(Box::new(crate::db::postgres::Postgres::open(options)?)),
         #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
         dialect => Err(ErrorKind::InvalidArgument { param: "url" }.with(format!(
             "postroom was built without the feature `{}`",

@@ -11,12 +11,14 @@ use super::handler::{Handlers, IntoHandler, Registered};
 use super::retry::{Backoff, RetryPolicy};
 use super::run::{self, Report, Running};
 use crate::error::{Error, ErrorKind};
+use crate::fleet::{self, Fleet};
 use crate::room::Postroom;
 use crate::sql::Queue;
 use crate::store::{LARGEST_BATCH, lease_micros};
 
-/// Takes messages out of the queues of a store and gives them to handlers: at least once, never the same
-/// message twice at once, and again after a failure for as long as the policy says.
+/// Takes messages out of the queues of a store, or of all stores of a [fleet](Fleet), and gives them to
+/// handlers: at least once, never the same message twice at once, and again after a failure for as long as
+/// the policy says.
 ///
 /// ```no_run
 /// # async fn example(room: postroom::Postroom) -> Result<(), postroom::Error> {
@@ -42,10 +44,16 @@ use crate::store::{LARGEST_BATCH, lease_micros};
 /// ```
 #[must_use = "a dispatcher does nothing until it is run"]
 pub struct Dispatcher {
-    pub(crate) room: Postroom,
-    pub(crate) outbox: Handlers,
-    pub(crate) inbox: Handlers,
+    place: Place,
+    outbox: Handlers,
+    inbox: Handlers,
     pub(crate) settings: Settings,
+}
+
+/// Where messages come from.
+enum Place {
+    Room(Postroom),
+    Fleet(Fleet),
 }
 
 /// What becomes of a message whose topic nobody handles. It is logged at WARN in any case.
@@ -101,16 +109,29 @@ impl Default for Settings {
 impl Postroom {
     /// A dispatcher for this store: register handlers, then run it.
     pub fn dispatcher(&self) -> Dispatcher {
-        Dispatcher {
-            room: self.clone(),
-            outbox: Handlers::default(),
-            inbox: Handlers::default(),
-            settings: Settings::default(),
-        }
+        Dispatcher::of(Place::Room(self.clone()), Settings::default())
     }
 }
 
 impl Dispatcher {
+    pub(crate) fn of_fleet(fleet: Fleet) -> Self {
+        let settings = Settings {
+            concurrency: 8,
+            listen: false,
+            ..Settings::default()
+        };
+        Self::of(Place::Fleet(fleet), settings)
+    }
+
+    fn of(place: Place, settings: Settings) -> Self {
+        Self {
+            place,
+            outbox: Handlers::default(),
+            inbox: Handlers::default(),
+            settings,
+        }
+    }
+
     /// Handles outbox messages of exactly this topic, upper and lower case told apart. A handler is a
     /// [`Handler`](crate::Handler), or a closure that takes up to three of: the
     /// [`Delivery`](crate::Delivery), its payload as [`Json`](crate::Json), a transaction
@@ -145,7 +166,8 @@ impl Dispatcher {
         self
     }
 
-    /// How many handlers may run at once in each queue, 32 by default.
+    /// How many handlers may run at once in each queue, 32 by default; in a fleet in each queue of each
+    /// store, and 8 by default.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.settings.concurrency = handlers;
         self
@@ -232,7 +254,8 @@ impl Dispatcher {
 
     /// Whether to listen for messages from other processes, as is the default. It takes a connection on
     /// PostgreSQL; without it, they are found by polling. Behind a pooler
-    /// ([`Options::prepared_statements`](crate::Options::prepared_statements) off) nobody can listen.
+    /// ([`Options::prepared_statements`](crate::Options::prepared_statements) off) nobody can listen. In a
+    /// fleet it is off by default: it would take a connection per PostgreSQL store, beside the budget.
     pub fn listen(mut self, on: bool) -> Self {
         self.settings.listen = on;
         self
@@ -262,56 +285,57 @@ impl Dispatcher {
     /// # Errors
     /// When a setting or a handler's topic is not valid.
     pub fn start(self) -> Result<Running, Error> {
-        let engines = self.engines()?;
-        Ok(run::start(&self.room, engines, &self.settings))
+        self.check()?;
+        match &self.place {
+            Place::Room(room) => Ok(run::start(room, self.engines(room)?, &self.settings)),
+            Place::Fleet(fleet) => Ok(fleet::start(fleet, &self)),
+        }
     }
 
     /// Claims one batch from each queue that has handlers, handles it and settles it. Says what became of
-    /// the messages.
+    /// the messages. In a fleet that is one batch from each queue of each store, several stores at a time,
+    /// whatever the strategy.
     ///
     /// # Errors
-    /// When a setting is not valid and when the database fails.
+    /// When a setting is not valid and when the database fails. In a fleet a store that fails is logged and
+    /// left out; it is an error when all of them fail.
     pub async fn run_once(&self) -> Result<Report, Error> {
-        let mut report = Report::default();
-        for engine in self.engines()? {
-            report += run::once(&engine, self.settings.batch).await?;
+        self.check()?;
+        match &self.place {
+            Place::Room(room) => run::once(self.engines(room)?).await,
+            Place::Fleet(fleet) => fleet::once(fleet, self).await,
         }
-        Ok(report)
     }
 
     /// Handles messages until none is ready any more. What waits for a later attempt or a due time is left
     /// alone.
     ///
     /// # Errors
-    /// When a setting is not valid and when the database fails.
+    /// As [`Dispatcher::run_once`].
     pub async fn drain(&self) -> Result<Report, Error> {
         self.drain_until(&CancellationToken::new()).await
     }
 
     /// As [`Dispatcher::drain`]; told to stop, it ends as [`Running::stop`] does.
     pub(crate) async fn drain_until(&self, stop: &CancellationToken) -> Result<Report, Error> {
-        let engines = self.engines()?;
-        let mut report = Report::default();
-        loop {
-            let mut handled = 0;
-            for engine in &engines {
-                let before = engine.tally.report();
-                handled += run::drain(engine, stop).await?;
-                report += engine.tally.report() - before;
-            }
-            // What one queue's handlers have enqueued may be in the other.
-            if handled == 0 || stop.is_cancelled() {
-                return Ok(report);
-            }
+        self.check()?;
+        match &self.place {
+            Place::Room(room) => run::drain(self.engines(room)?, stop).await,
+            Place::Fleet(fleet) => fleet::drain(fleet, self, stop).await,
         }
     }
 
-    /// An engine for each queue that has handlers.
-    fn engines(&self) -> Result<Vec<Arc<Engine>>, Error> {
-        self.check()?;
+    /// Whether it works on this store, and no other.
+    #[cfg(feature = "testing")]
+    pub(crate) fn is_for(&self, room: &Postroom) -> bool {
+        matches!(&self.place, Place::Room(own) if Arc::ptr_eq(&own.store, &room.store))
+    }
+
+    /// An engine for each queue of a store that has handlers.
+    pub(crate) fn engines(&self, room: &Postroom) -> Result<Vec<Arc<Engine>>, Error> {
         let settings = Arc::new(self.settings.clone());
         self.queues()
-            .map(|(queue, handlers)| Engine::new(&self.room, queue, handlers, &settings))
+            .map(|(queue, handlers)| Engine::new(room, queue, handlers, &settings))
             .collect()
     }
 
@@ -321,7 +345,7 @@ impl Dispatcher {
             .filter(|(_, handlers)| !handlers.is_empty())
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), Error> {
         self.outbox.check()?;
         self.inbox.check()?;
         if self.outbox.is_empty() && self.inbox.is_empty() {

@@ -23,18 +23,18 @@ use crate::room::Postroom;
 use crate::sql::{Queue, Row};
 
 pub(crate) struct Engine {
-    pub(super) room: Postroom,
-    pub(super) queue: Queue,
+    pub(crate) room: Postroom,
+    pub(crate) queue: Queue,
     pub(super) handlers: Handlers,
-    pub(super) settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
     /// Connections that handlers cannot take away.
     db: Box<dyn Database>,
     pub(super) leases: Arc<Leases>,
     _keeping: Keeping,
     desk: Mutex<Desk>,
     /// There may be something for the next turn.
-    pub(super) changed: Notify,
-    pub(super) tally: Tally,
+    pub(crate) changed: Notify,
+    pub(crate) tally: Tally,
 }
 
 #[derive(Default)]
@@ -186,6 +186,20 @@ impl Engine {
         };
         let room = limit + prefetch.min(batch * 4);
         room.saturating_sub(desk.waiting.len() + desk.running + desk.claiming)
+    }
+
+    /// How many messages the next claim should take.
+    pub(crate) fn claimable(&self) -> usize {
+        self.capacity(&self.desk()).min(self.settings.batch)
+    }
+
+    /// When results should be settled that wait for company no longer than `linger`; `None` when there are
+    /// none.
+    pub(crate) fn settle_at(&self, linger: Duration) -> Option<Instant> {
+        let desk = self.desk();
+        let first = desk.first_result?;
+        let full = desk.results.len() >= self.settings.batch;
+        Some(if full { first } else { first + linger })
     }
 
     /// Whether a turn is worth while, and how many messages it should claim.
@@ -498,7 +512,7 @@ impl Engine {
     }
 
     /// Claims nothing more, and hands back what no handler has begun.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let mut desk = self.desk();
         desk.stopping = true;
         desk.release_waiting();
@@ -617,14 +631,14 @@ impl Average {
 
 /// What became of the messages so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     counts: [AtomicU64; Handled::ALL.len()],
     lost: AtomicU64,
     pub(super) panics: AtomicU64,
 }
 
 impl Tally {
-    pub(super) fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let count = |outcome: Handled| read(&self.counts[outcome as usize]);
         Report {

@@ -19,11 +19,16 @@ mod turn;
 mod work;
 
 pub use delivery::{Delivered, Delivery};
+pub(crate) use dispatcher::Settings;
 pub use dispatcher::{Dispatcher, NoHandler};
+pub(crate) use engine::{Engine, Turn};
+pub(crate) use handler::Handlers;
 pub use handler::{Extract, Handler, IntoHandler, Json};
 pub use join_wait::JoinWaitHandler;
 pub use outcome::{FailureClass, HandlerError, IntoOutcome, Outcome, done};
+pub(crate) use pace::Pace;
 pub use retry::{Backoff, Failure, HoneyDrunk, RetryPolicy, Verdict};
+pub(crate) use run::{AbortOnDrop, Crew, after_turn, drain, once, stop_by, upkeep};
 pub use run::{Report, Running};
 pub use stop::stop_signal;
 pub use transaction::Tx;

@@ -19,7 +19,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// The first pause after a failure.
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) struct Pace {
+pub(crate) struct Pace {
     /// The longest pause of an idle queue.
     poll_interval: Duration,
     /// The longest pause after failures.
@@ -37,7 +37,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(poll_interval: Duration, error_delay: Duration) -> Self {
+    pub(crate) fn new(poll_interval: Duration, error_delay: Duration) -> Self {
         Self {
             poll_interval,
             error_delay,
@@ -51,17 +51,17 @@ impl Pace {
         }
     }
 
-    pub(super) fn is_busy(&self) -> bool {
+    pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
 
     /// Whether it is time to look.
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         Instant::now() >= self.next_look && !self.is_failing()
     }
 
     /// Whether the last failure was so recent that nothing should be tried.
-    pub(super) fn is_failing(&self) -> bool {
+    pub(crate) fn is_failing(&self) -> bool {
         self.not_before.is_some_and(|time| Instant::now() < time)
     }
 
@@ -72,7 +72,7 @@ impl Pace {
     }
 
     /// When to think again.
-    pub(super) fn next(&self) -> Instant {
+    pub(crate) fn next(&self) -> Instant {
         let waits = [self.not_before, self.gathering_until];
         waits
             .into_iter()
@@ -81,14 +81,14 @@ impl Pace {
     }
 
     /// A look has begun: no other until it is back, unless there is plenty.
-    pub(super) fn look_begun(&mut self) {
+    pub(crate) fn look_begun(&mut self) {
         self.called = false;
         if !self.busy {
             self.next_look = Instant::now() + self.poll_interval;
         }
     }
 
-    pub(super) fn turned(&mut self, turn: Turn) {
+    pub(crate) fn turned(&mut self, turn: Turn) {
         self.failures = 0;
         self.not_before = None;
         if turn.asked == 0 {
@@ -114,7 +114,7 @@ impl Pace {
     }
 
     /// Says how long nothing will be tried.
-    pub(super) fn failed(&mut self) -> Duration {
+    pub(crate) fn failed(&mut self) -> Duration {
         let pause = FIRST_FAILURE_PAUSE
             .saturating_mul(1 << self.failures.min(16))
             .min(self.error_delay);
@@ -125,7 +125,7 @@ impl Pace {
         pause
     }
 
-    pub(super) fn woken(&mut self, reason: Reason) {
+    pub(crate) fn woken(&mut self, reason: Reason) {
         let now = Instant::now();
         self.called = true;
         self.next_look = now;

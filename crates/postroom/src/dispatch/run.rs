@@ -1,18 +1,16 @@
 //! The loop over an engine: turns, wake-ups, pauses, and the way to stop.
 
 use std::ops::{AddAssign, Sub};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
-use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{FuturesUnordered, Stream, StreamExt};
 use metrics::counter;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::Settings;
-use super::engine::Engine;
+use super::engine::{Engine, Turn};
 use super::pace::Pace;
 use crate::error::Error;
 use crate::observe::QueueStats;
@@ -91,7 +89,7 @@ impl Sub for Report {
 /// A dispatcher at work. Dropping it stops it too, without waiting for the end.
 #[must_use = "a dispatcher stops when this is dropped"]
 pub struct Running {
-    engines: Vec<Arc<Engine>>,
+    crew: Arc<Crew>,
     stop: CancellationToken,
     loops: Vec<JoinHandle<()>>,
     _helpers: Vec<AbortOnDrop>,
@@ -112,17 +110,28 @@ impl Running {
     /// What became of messages so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        let mut report = Report::default();
-        for engine in &self.engines {
-            report += engine.tally.report();
-        }
-        report
+        self.crew.report()
     }
 
     /// How many handlers run now.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.engines.iter().map(|engine| engine.running()).sum()
+        let shift = self.crew.shift();
+        shift.engines.iter().map(|engine| engine.running()).sum()
+    }
+
+    /// A fleet at work: `supervision` ends soon after `stop` is cancelled.
+    pub(crate) fn fleet(
+        crew: Arc<Crew>,
+        stop: CancellationToken,
+        supervision: JoinHandle<()>,
+    ) -> Self {
+        Self {
+            crew,
+            stop,
+            loops: vec![supervision],
+            _helpers: Vec::new(),
+        }
     }
 }
 
@@ -137,6 +146,42 @@ impl std::fmt::Debug for Running {
         f.debug_struct("Running")
             .field("report", &self.report())
             .finish_non_exhaustive()
+    }
+}
+
+/// The engines at work. In a fleet they come and go.
+#[derive(Default)]
+pub(crate) struct Crew(Mutex<Shift>);
+
+#[derive(Default)]
+struct Shift {
+    engines: Vec<Arc<Engine>>,
+    /// What became of the messages of engines that have left.
+    left: Report,
+}
+
+impl Crew {
+    pub(crate) fn join(&self, engine: &Arc<Engine>) {
+        self.shift().engines.push(Arc::clone(engine));
+    }
+
+    pub(crate) fn leave(&self, engine: &Arc<Engine>) {
+        let mut shift = self.shift();
+        shift.engines.retain(|other| !Arc::ptr_eq(other, engine));
+        shift.left += engine.tally.report();
+    }
+
+    fn report(&self) -> Report {
+        let shift = self.shift();
+        let mut report = shift.left;
+        for engine in &shift.engines {
+            report += engine.tally.report();
+        }
+        report
+    }
+
+    fn shift(&self) -> MutexGuard<'_, Shift> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -163,12 +208,14 @@ pub(super) fn start(room: &Postroom, engines: Vec<Arc<Engine>>, settings: &Setti
         .iter()
         .map(|engine| tokio::spawn(work_until(Arc::clone(engine), stop.clone())))
         .collect();
+    let crew = Arc::new(Crew::default());
     for engine in &engines {
+        crew.join(engine);
         let upkeep = tokio::spawn(upkeep(Arc::clone(engine)));
         helpers.push(AbortOnDrop(upkeep.abort_handle()));
     }
     Running {
-        engines,
+        crew,
         stop,
         loops,
         _helpers: helpers,
@@ -176,7 +223,7 @@ pub(super) fn start(room: &Postroom, engines: Vec<Arc<Engine>>, settings: &Setti
 }
 
 /// What has to be done now and then.
-async fn upkeep(engine: Arc<Engine>) {
+pub(crate) async fn upkeep(engine: Arc<Engine>) {
     let mut measure_at = Instant::now();
     loop {
         tokio::time::sleep(UPKEEP).await;
@@ -233,14 +280,23 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
             () = stop.cancelled() => {}
         }
     }
+    stop_by(&engine, pace, turns).await;
+}
+
+/// Ends in good order: claims nothing more, waits for the turns that are under way, and finishes.
+pub(crate) async fn stop_by(
+    engine: &Arc<Engine>,
+    mut pace: Pace,
+    mut turns: impl Stream<Item = Result<Turn, Error>> + Unpin,
+) {
     engine.stop();
     let finishing = async {
         while let Some(turned) = turns.next().await {
-            after_turn(&engine, &mut pace, turned);
+            after_turn(engine, &mut pace, turned);
         }
-        finish(&engine, &mut pace).await;
+        finish(engine, &mut pace).await;
     };
-    in_time(&engine, finishing).await;
+    in_time(engine, finishing).await;
 }
 
 /// Whatever holds it up, a handler or a database that does not answer, the end comes in time.
@@ -251,7 +307,7 @@ async fn in_time(engine: &Engine, finishing: impl Future<Output = ()>) {
     }
 }
 
-fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<super::engine::Turn, Error>) {
+pub(crate) fn after_turn(engine: &Engine, pace: &mut Pace, turned: Result<Turn, Error>) {
     match turned {
         Ok(turn) => pace.turned(turn),
         Err(error) => {
@@ -287,16 +343,41 @@ async fn run_out_of_time(engine: &Engine) {
     tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), unsettled = engine.unsettled(), "stopped without settling everything; leases will expire and the messages be delivered again");
 }
 
-/// One batch: claimed, handled, settled.
-pub(super) async fn once(engine: &Arc<Engine>, batch: usize) -> Result<Report, Error> {
-    let before = engine.tally.report();
-    engine.thorough_turn(batch).await?;
-    settle_all(engine).await?;
-    Ok(engine.tally.report() - before)
+/// One batch from each queue: claimed, handled, settled.
+pub(crate) async fn once(engines: Vec<Arc<Engine>>) -> Result<Report, Error> {
+    let mut report = Report::default();
+    for engine in engines {
+        engine.thorough_turn(engine.settings.batch).await?;
+        settle_all(&engine).await?;
+        report += engine.tally.report();
+    }
+    Ok(report)
+}
+
+/// Batches until no queue has anything ready, or it is told to stop.
+pub(crate) async fn drain(
+    engines: Vec<Arc<Engine>>,
+    stop: &CancellationToken,
+) -> Result<Report, Error> {
+    loop {
+        let mut handled = 0;
+        for engine in &engines {
+            handled += drain_one(engine, stop).await?;
+        }
+        // What one queue's handlers have enqueued may be in the other.
+        if handled == 0 || stop.is_cancelled() {
+            break;
+        }
+    }
+    let mut report = Report::default();
+    for engine in &engines {
+        report += engine.tally.report();
+    }
+    Ok(report)
 }
 
 /// Batches until a claim finds nothing, or it is told to stop. Says how many messages there were.
-pub(super) async fn drain(engine: &Arc<Engine>, stop: &CancellationToken) -> Result<usize, Error> {
+async fn drain_one(engine: &Arc<Engine>, stop: &CancellationToken) -> Result<usize, Error> {
     let mut total = 0;
     while !stop.is_cancelled() {
         let turn = engine.thorough_turn(engine.settings.batch).await?;
@@ -340,13 +421,4 @@ async fn settle_all(engine: &Arc<Engine>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Waits for several to stop.
-pub(crate) async fn stop_all(running: Vec<Running>) -> Report {
-    let mut total = Report::default();
-    for report in join_all(running.into_iter().map(Running::stop)).await {
-        total += report;
-    }
-    total
 }

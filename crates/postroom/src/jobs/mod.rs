@@ -36,6 +36,7 @@ pub use settings::{JobSection, JobSettings, JobsSection, OutboxConfigurations, P
 
 use crate::dispatch::Dispatcher;
 use crate::error::{Error, ErrorKind};
+use crate::fleet::Fleet;
 use crate::room::Postroom;
 use plan::{DAY, EVERY_MINUTE};
 
@@ -124,6 +125,15 @@ impl Jobs {
     pub fn stores(mut self, source: impl Fn() -> Vec<Postroom> + Send + Sync + 'static) -> Self {
         self.sources.push(Box::new(source));
         self
+    }
+
+    /// Works on every store of a fleet, as the fleet is at each tick.
+    pub fn fleet(self, fleet: &Fleet) -> Self {
+        let fleet = fleet.clone();
+        self.stores(move || {
+            let keys = fleet.keys().into_iter();
+            keys.filter_map(|key| fleet.room(key).ok()).collect()
+        })
     }
 
     /// What the messages of a store are processed with. Its handlers and settings are the dispatcher's

@@ -252,7 +252,7 @@ impl TestRoom {
     }
 
     async fn drain(&self, dispatcher: &Dispatcher) -> Result<Report, Error> {
-        if !Arc::ptr_eq(&dispatcher.room.store, &self.store) {
+        if !dispatcher.is_for(&self.room) {
             return Err(ErrorKind::InvalidArgument {
                 param: "dispatcher",
             }

@@ -183,6 +183,7 @@ impl TransportOutbox {
     pub(super) fn room(&self) -> Postroom {
         Postroom {
             store: Arc::clone(&self.outbox.store),
+            key: None,
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Catches everything that is logged on this thread until it is dropped. The future of a test runs
 /// on its own thread from beginning to end, so nothing of other tests gets in.
@@ -35,6 +35,10 @@ impl Line {
 
 /// Starts to catch, at every level.
 pub(crate) fn catch() -> Logs {
+    // With one subscriber only, tracing asks the thread that comes first to a line whether anybody wants it,
+    // and believes its no for all threads. With two it asks them.
+    static SECOND: OnceLock<Dispatch> = OnceLock::new();
+    SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
     let caught = Arc::default();
     let guard = tracing::subscriber::set_default(Catcher(Arc::clone(&caught)));
     Logs {

@@ -6,6 +6,11 @@
 mod dispatch_loop;
 mod dispatch_trace;
 mod events;
+mod fleet;
+mod fleet_connections;
+mod fleet_discovery;
+mod fleet_outage;
+mod fleet_strategy;
 mod inbox_admin;
 mod inbox_claim;
 mod inbox_dedup;

@@ -11,7 +11,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::db::BoxFuture;
 
-/// Connects, within the budget when there is one. The permit lives as long as the connection.
+/// Connects, within the budget when there is one.
 pub(super) struct Connector {
     pub(super) tls: MakeRustlsConnect,
     pub(super) budget: Option<Arc<Budget>>,
@@ -25,14 +25,29 @@ impl Connect for Connector {
         let config = config.clone();
         Box::pin(async move {
             let permit = match &self.budget {
-                Some(budget) => budget.permit().await,
+                Some(budget) => Some(budget.permit().await),
                 None => None,
             };
             let (client, connection) = config.connect(self.tls.clone()).await?;
-            let task = tokio::spawn(async move {
-                let _permit = permit;
-                // Whoever waits for an answer on this connection gets the error; nobody else needs it.
+            let Some(permit) = permit else {
+                return Ok((
+                    client,
+                    tokio::spawn(async move {
+                        // Whoever waits for an answer on this connection gets the error; nobody else
+                        // needs it.
+                        let _ = connection.await;
+                    }),
+                ));
+            };
+            // The pool aborts its task when it drops the client. This one goes on until the server was
+            // told goodbye and had a moment to leave: only then is the connection really gone.
+            let driving = tokio::spawn(async move {
                 let _ = connection.await;
+                tokio::time::sleep(FAREWELL).await;
+                drop(permit);
+            });
+            let task = tokio::spawn(async move {
+                let _ = driving.await;
             });
             Ok((client, task))
         })
@@ -41,21 +56,58 @@ impl Connect for Connector {
 
 /// A number of connections that many stores share. Idle connections of one store are closed when
 /// another needs one and none is left.
+///
+/// Nobody may wait for a connection while holding another, or all might wait for each other. Handlers do:
+/// in their transaction they may use the store beside it. So transactions take half of the budget at most.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    connections: usize,
     permits: Arc<Semaphore>,
+    transactions: Arc<Semaphore>,
     pools: Mutex<Vec<Weak<Pool>>>,
+    /// What this is a share of.
+    whole: Option<Arc<Budget>>,
 }
 
-/// How long a store waits before it looks again for idle connections of others.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The right to a connection: the store's own, and the fleet's.
+struct Permit {
+    _own: Option<OwnedSemaphorePermit>,
+    _whole: Option<OwnedSemaphorePermit>,
+}
+
+/// The smallest share of a store: a handler's transaction, and whatever runs beside it.
+const SMALLEST_SHARE: usize = 2;
+
+/// How long one waits before looking again for idle connections of others.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// How long a server may need to end a session after its client has left.
+const FAREWELL: Duration = Duration::from_millis(10);
 
 impl Budget {
     pub(crate) fn new(connections: usize) -> Arc<Self> {
+        Self::part(connections, None)
+    }
+
+    /// The share of one store: half of the whole at most, so that one whose database hangs cannot keep all
+    /// connections from the others.
+    pub(crate) fn share(self: &Arc<Self>) -> Arc<Self> {
+        let connections = (self.connections / 2).max(SMALLEST_SHARE);
+        Self::part(connections, Some(Arc::clone(self)))
+    }
+
+    fn part(connections: usize, whole: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self {
+            connections,
             permits: Arc::new(Semaphore::new(connections)),
+            transactions: Arc::new(Semaphore::new((connections / 2).max(1))),
             pools: Mutex::default(),
+            whole,
         })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections
     }
 
     /// A pool takes part: its idle connections may be closed for others.
@@ -63,34 +115,68 @@ impl Budget {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
+        drop(pools);
+        if let Some(whole) = &self.whole {
+            whole.join(pool);
+        }
     }
 
-    async fn permit(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place among the transactions that may be open at once in the whole fleet.
+    pub(super) async fn transaction(&self) -> Option<OwnedSemaphorePermit> {
+        let whole = self.whole.as_deref().unwrap_or(self);
+        Arc::clone(&whole.transactions).acquire_owned().await.ok()
+    }
+
+    /// Always the store's own before the fleet's: an order in which nobody waits in a circle.
+    async fn permit(&self) -> Permit {
+        let own = self.one().await;
+        let whole = match &self.whole {
+            Some(whole) => whole.one().await,
+            None => None,
+        };
+        Permit {
+            _own: own,
+            _whole: whole,
+        }
+    }
+
+    /// First come, first served. An idle connection is closed now and then until it is our turn.
+    async fn one(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Some(permit);
+        }
+        let mut waiting = std::pin::pin!(Arc::clone(&self.permits).acquire_owned());
         loop {
-            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                return Some(permit);
-            }
             self.close_one_idle();
-            let waiting = Arc::clone(&self.permits).acquire_owned();
-            if let Ok(permit) = tokio::time::timeout(LOOK_AGAIN, waiting).await {
+            if let Ok(permit) = tokio::time::timeout(LOOK_AGAIN, &mut waiting).await {
                 return permit.ok();
             }
         }
     }
 
-    /// Closes an idle connection of the store that has the most of them.
+    /// Closes the connection that was not used for the longest time.
     fn close_one_idle(&self) {
         let pools: Vec<Arc<Pool>> = {
             let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             pools.iter().filter_map(Weak::upgrade).collect()
         };
-        if let Some(pool) = pools
+        let longest_idle = |pool: &Pool| {
+            let mut longest = None;
+            pool.retain(|_, metrics| {
+                longest = longest.max(Some(metrics.last_used()));
+                true
+            });
+            longest
+        };
+        let oldest = pools
             .iter()
-            .filter(|pool| pool.status().available > 0)
-            .max_by_key(|pool| pool.status().available)
-        {
+            .filter_map(|pool| Some((longest_idle(pool)?, pool)))
+            .max_by_key(|(idle, _)| *idle);
+        if let Some((idle, pool)) = oldest {
             let mut closed = false;
-            pool.retain(|_, _| std::mem::replace(&mut closed, true));
+            pool.retain(|_, metrics| {
+                closed || metrics.last_used() < idle || std::mem::replace(&mut closed, true)
+            });
         }
     }
 }

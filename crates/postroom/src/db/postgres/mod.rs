@@ -64,13 +64,9 @@ struct Shared {
 }
 
 impl Postgres {
-    /// Opens a pool, and says where it leads, without secrets. No connection is made until one is needed.
-    pub(crate) fn open(options: &Options) -> Result<(Self, String), Error> {
-        let (tls, url) = TlsSettings::split(&options.url);
-        let mut config = Config::from_str(&url).map_err(|_| {
-            ErrorKind::InvalidArgument { param: "url" }
-                .with("not a valid postgres connection string")
-        })?;
+    /// Opens a pool. No connection is made until one is needed.
+    pub(crate) fn open(options: &Options) -> Result<Self, Error> {
+        let (tls, mut config) = parse(&options.url)?;
         let tls = tls.apply(&mut config)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
@@ -83,14 +79,12 @@ impl Postgres {
             config.tcp_user_timeout(Duration::from_secs(30));
         }
         config.keepalives_idle(config.get_keepalives_idle().min(Duration::from_secs(30)));
-        let name = place(&config);
         let place = Place {
             config,
             tls,
             budget: options.budget.clone(),
         };
-        let database = Self::at(place, options.connections, options.prepared_statements)?;
-        Ok((database, name))
+        Self::at(place, options.connections, options.prepared_statements)
     }
 
     fn at(place: Place, connections: usize, prepare: bool) -> Result<Self, Error> {
@@ -205,8 +199,13 @@ impl Database for Postgres {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
         Box::pin(async move {
+            let place = match &self.place.budget {
+                Some(budget) => budget.transaction().await,
+                None => None,
+            };
             let connection = self.shared.connection().await?;
-            let transaction = PostgresTransaction::begin(connection, self.shared.prepare).await?;
+            let transaction =
+                PostgresTransaction::begin(connection, place, self.shared.prepare).await?;
             Ok(Box::new(transaction) as Box<dyn Transaction>)
         })
     }
@@ -285,6 +284,19 @@ impl Database for Postgres {
             deploy::applied(&connection, &plan).await
         })
     }
+}
+
+fn parse(url: &str) -> Result<(TlsSettings, Config), Error> {
+    let (tls, url) = TlsSettings::split(url);
+    let config = Config::from_str(&url).map_err(|_| {
+        ErrorKind::InvalidArgument { param: "url" }.with("not a valid postgres connection string")
+    })?;
+    Ok((tls, config))
+}
+
+/// Where a URL leads, without secrets.
+pub(crate) fn place_of(url: &str) -> Result<String, Error> {
+    Ok(place(&parse(url)?.1))
 }
 
 /// Host, port and database, as in a URL.

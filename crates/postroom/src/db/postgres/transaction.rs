@@ -1,6 +1,7 @@
 //! A transaction that a handler runs statement by statement.
 
 use deadpool_postgres::Object;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_postgres::Client;
 
 use super::errors::database_error;
@@ -14,13 +15,20 @@ use crate::sql::{Call, Statement};
 pub(super) struct PostgresTransaction {
     connection: Option<Object>,
     prepare: bool,
+    /// Its place among the transactions of a fleet.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl PostgresTransaction {
-    pub(super) async fn begin(connection: Object, prepare: bool) -> Result<Self, Error> {
+    pub(super) async fn begin(
+        connection: Object,
+        place: Option<OwnedSemaphorePermit>,
+        prepare: bool,
+    ) -> Result<Self, Error> {
         let transaction = Self {
             connection: Some(connection),
             prepare,
+            _place: place,
         };
         // Settling needs this level, whatever the server's default is.
         transaction

@@ -3,8 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod dispatch_handlers;
+mod dispatch_joins;
+mod dispatch_lease;
+mod dispatch_logs;
 mod dispatch_loop;
+mod dispatch_retry;
+mod dispatch_scene;
+mod dispatch_stop;
 mod dispatch_trace;
+mod dispatch_transaction;
+mod dispatch_wake;
 mod events;
 mod fleet;
 mod fleet_connections;

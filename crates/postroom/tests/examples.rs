@@ -12,8 +12,10 @@ const TELLING: &[(&str, &str)] = &[
         "domain_events",
         "the second delivery to billing is Replaced",
     ),
+    ("fleet", "5 orders handled, every number as it should be."),
     ("handlers", "8 done, 3 retried, 3 dead."),
     ("join", "the join is Failed: 2 completed, 1 failed, of 3"),
+    ("scheduled_cleanup", "Every number was as it should be."),
     (
         "transactional_handler",
         "40 runs wrote 20 rows for 20 messages; they add up to 210",

@@ -31,6 +31,7 @@ pub(crate) struct Output {
     pub(crate) ends: Vec<usize>,
 }
 
+#[cfg(feature = "postgres")]
 impl Output {
     /// Adds what the next call gave back.
     pub(crate) fn append(&mut self, next: Self) {

@@ -1,7 +1,6 @@
 //! A transaction of the claiming store for a handler. Its writes, the ack, follow-up messages and join
 //! counters commit together.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use super::delivery::Delivery;
@@ -98,7 +97,7 @@ impl Tx {
     #[cfg(feature = "postgres")]
     pub async fn postgres(
         &mut self,
-    ) -> Result<impl Deref<Target = tokio_postgres::Client> + '_, Error> {
+    ) -> Result<impl std::ops::Deref<Target = tokio_postgres::Client> + '_, Error> {
         let slot = self.open().await?;
         tokio::sync::MutexGuard::try_map(slot, |slot| match slot {
             Slot::Open(open) => open.transaction.postgres(),

@@ -132,7 +132,10 @@ async fn the_number_of_attempts_is_configurable(fixture: Fixture) {
 
 /// Notes what it was asked, and lets every message be tried again at odd times, three times.
 #[derive(Clone, Default)]
-struct Odd(Arc<Mutex<Vec<(FailureClass, u32, u32, String)>>>);
+struct Odd(Arc<Mutex<Vec<Asked>>>);
+
+/// Class, attempts, retry count and topic.
+type Asked = (FailureClass, u32, u32, String);
 
 const ODD: Duration = Duration::from_millis(12_345);
 

@@ -429,7 +429,8 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
     let report = report.expect("the store is free again").unwrap();
     assert_eq!((report.done, report.retried), (0, 1));
     assert_eq!(message.state(room).await, State::Ready);
-    for task in std::mem::take(&mut *tasks.lock().unwrap()) {
+    let tasks = std::mem::take(&mut *tasks.lock().unwrap());
+    for task in tasks {
         task.await.unwrap();
     }
     // On PostgreSQL the lock on the table is the last that goes.

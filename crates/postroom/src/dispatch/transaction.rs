@@ -79,7 +79,7 @@ impl Tx {
             sql: sql.into(),
             values,
         };
-        Executor::execute(self, statement).await
+        Executor::execute(self, statement).await.map_err(yours)
     }
 
     /// The client underneath, for queries of your own.
@@ -151,6 +151,21 @@ impl Tx {
             Slot::Open(_) => Ok(slot),
             _ => Err(over()),
         }
+    }
+}
+
+/// An error of a statement that is not ours: what our own tables would mean by it does not apply.
+fn yours(error: Error) -> Error {
+    let text = match error.kind() {
+        ErrorKind::AlreadyExists { .. } => "a unique constraint is violated",
+        ErrorKind::NotFound { .. } => "a foreign key is violated",
+        ErrorKind::Schema => "a table, column or function is missing",
+        _ => return error,
+    };
+    let yours = ErrorKind::Database.with(text);
+    match error.code() {
+        Some(code) => yours.with_code(code),
+        None => yours,
     }
 }
 

@@ -6,8 +6,13 @@ mod clients;
 mod shop;
 
 use clients::Client;
-use postroom::{Accepted, Arrival, ErrorKind, InboxMessageId, JoinStatus, Message, Postroom};
-use shop::{InvalidMessage, PlaceOrder, Shop, UnknownJoin, WrongDatabase};
+use postroom::{
+    Accepted, Arrival, Delivery, ErrorKind, HandlerError, InboxMessageId, InboxState, JoinStatus,
+    Message, Outcome, Postroom, Queue, Report, State,
+};
+use shop::{
+    Ack, AckDelivery, Claimed, InvalidMessage, PlaceOrder, Shop, UnknownJoin, WrongDatabase,
+};
 use testkit::{Backend, Fixture};
 
 /// How a test ends its transaction.
@@ -206,6 +211,133 @@ async fn transaction_of_another_database_is_refused<C: Client>() {
     assert_eq!(other.number("SELECT count(*) FROM {outbox}").await, 0);
 }
 
+const BOTH: &[Queue] = &[Queue::Outbox, Queue::Inbox];
+
+/// What has become of the two messages.
+async fn states(shop: &Shop, claimed: Claimed) -> (State, InboxState) {
+    let room = &shop.fixture.room;
+    let step = room.outbox().get(claimed.outbox).await.unwrap().unwrap();
+    let payment = InboxMessageId::new("bank", "payment-7");
+    let payment = room.inbox().get(&payment).await.unwrap().unwrap();
+    (step.state, payment.state)
+}
+
+async fn an_ack_commits_with_the_order<C: Client>() {
+    let mut shop = Shop::open(C::BACKEND).await;
+    let join = shop.send_both().await;
+    let claimed = shop.claim_both().await;
+    C::transaction(&shop, Ack(claimed, BOTH), End::Commit)
+        .await
+        .unwrap();
+
+    assert_eq!(
+        states(&shop, claimed).await,
+        (State::Done, InboxState::Done)
+    );
+    let room = &shop.fixture.room;
+    let join = room.joins().get(join).await.unwrap().unwrap();
+    assert_eq!(
+        (join.status, join.completed_steps),
+        (JoinStatus::Completed, 1)
+    );
+    assert!(shop.written().await.contains(&("orders", 1)));
+}
+
+async fn an_ack_rolls_back_with_the_order<C: Client>() {
+    let mut shop = Shop::open(C::BACKEND).await;
+    let join = shop.send_both().await;
+    let claimed = shop.claim_both().await;
+    C::transaction(&shop, Ack(claimed, BOTH), End::Rollback)
+        .await
+        .unwrap();
+
+    assert_eq!(shop.written().await, []);
+    let room = &shop.fixture.room;
+    let join = room.joins().get(join).await.unwrap().unwrap();
+    assert_eq!(
+        (join.status, join.completed_steps),
+        (JoinStatus::Pending, 0)
+    );
+    // Still its owner's, who may ack once more.
+    C::transaction(&shop, Ack(claimed, BOTH), End::Commit)
+        .await
+        .unwrap();
+    assert_eq!(
+        states(&shop, claimed).await,
+        (State::Done, InboxState::Done)
+    );
+}
+
+/// Shows C-18.
+async fn an_ack_after_the_lease_was_lost_is_refused_and_nothing_is_committed<C: Client>() {
+    let mut shop = Shop::open(C::BACKEND).await;
+    shop.send_both().await;
+    let late = shop.claim_both().await;
+    shop.fixture.expire_leases().await;
+    let other = shop.claim_both().await;
+    for queue in [&BOTH[..1], &BOTH[1..]] {
+        let error = C::transaction(&shop, Ack(late, queue), End::Rollback)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            C::ours(&error).map(postroom::Error::kind),
+            Some(ErrorKind::LeaseLost),
+            "{queue:?}: {error}"
+        );
+        assert_eq!(shop.written().await, []);
+    }
+    // The other owner has lost nothing by it.
+    C::transaction(&shop, Ack(other, BOTH), End::Commit)
+        .await
+        .unwrap();
+    assert_eq!(states(&shop, other).await, (State::Done, InboxState::Done));
+}
+
+/// Lets a dispatcher deliver the step, acks it in a transaction that ends so, and lets the handler
+/// answer accordingly.
+async fn ack_from_a_handler<C: Client>(shop: &Shop, end: End) -> Report {
+    let (deliver, mut delivered) = tokio::sync::mpsc::channel::<Delivery>(1);
+    let (go_on, told) = tokio::sync::watch::channel(false);
+    let dispatcher = shop
+        .fixture
+        .room
+        .dispatcher()
+        .on("order.ship", move |delivery: Delivery| {
+            let (deliver, mut told) = (deliver.clone(), told.clone());
+            async move {
+                deliver.send(delivery).await?;
+                told.wait_for(|told| *told).await?;
+                match end {
+                    End::Commit => Ok(Outcome::Done),
+                    End::Rollback => Err(HandlerError::business("rolled back")),
+                }
+            }
+        });
+    let handling = tokio::spawn(async move { dispatcher.drain().await });
+    let delivery = delivered.recv().await.unwrap();
+    C::transaction(shop, AckDelivery(delivery), end)
+        .await
+        .unwrap();
+    go_on.send(true).unwrap();
+    handling.await.unwrap().unwrap()
+}
+
+async fn a_handler_acks_in_a_transaction_of_its_own<C: Client>() {
+    let mut shop = Shop::open(C::BACKEND).await;
+    let join = shop.send_both().await;
+    let rolled_back = ack_from_a_handler::<C>(&shop, End::Rollback).await;
+    assert_eq!((rolled_back.done, rolled_back.retried), (0, 1));
+    assert_eq!(shop.written().await, []);
+
+    shop.fixture.skip_backoff().await;
+    let committed = ack_from_a_handler::<C>(&shop, End::Commit).await;
+    assert_eq!((committed.done, committed.lost), (1, 0));
+    assert!(shop.written().await.contains(&("orders", 1)));
+    let room = &shop.fixture.room;
+    let join = room.joins().get(join).await.unwrap().unwrap();
+    assert_eq!(join.status, JoinStatus::Completed);
+}
+
 macro_rules! mount {
     ($($module:ident: $client:ident),+ $(,)?) => {
         $(mod $module {
@@ -216,6 +348,10 @@ macro_rules! mount {
                 invalid_message_is_refused_by_name_and_writes_nothing,
                 unknown_join_is_refused,
                 transaction_of_another_database_is_refused,
+                an_ack_commits_with_the_order,
+                an_ack_rolls_back_with_the_order,
+                an_ack_after_the_lease_was_lost_is_refused_and_nothing_is_committed,
+                a_handler_acks_in_a_transaction_of_its_own,
             );
         })+
     };

@@ -4,9 +4,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use postroom::tx::Executor;
 use postroom::{
-    Accepted, Inbound, InboxMessageId, JoinId, JoinWait, Message, NewJoin, Postroom, Receipt,
+    Accepted, Delivery, Inbound, InboxMessageId, JoinId, JoinWait, Message, NewJoin, OwnerToken,
+    Postroom, Queue, Receipt, WorkItemId,
 };
-use testkit::{Backend, Fixture};
+use testkit::{Backend, Fixture, LEASE};
 
 const TABLES: [&str; 7] = [
     "orders",
@@ -52,6 +53,32 @@ impl Shop {
             fixture,
             insert_order,
             rows_at_first,
+        }
+    }
+
+    /// Sends a step of a join to the outbox and a payment to the inbox. What has been written so far
+    /// counts from here.
+    pub(crate) async fn send_both(&mut self) -> JoinId {
+        let room = &self.fixture.room;
+        let join = room.joins().start(&NewJoin::new(1)).await.unwrap();
+        let step = Message::new("order.ship", "7").join(join);
+        room.outbox().enqueue(&step).await.unwrap();
+        let payment = Inbound::new("bank", "payment-7", "payment.received", "7");
+        room.inbox().enqueue(&payment).await.unwrap();
+        self.rows_at_first = rows(&self.fixture).await;
+        join
+    }
+
+    /// Claims the one message that is ready in each queue.
+    pub(crate) async fn claim_both(&self) -> Claimed {
+        let (owner, room) = (OwnerToken::new(), &self.fixture.room);
+        let outbox = room.outbox().claim(owner, LEASE, 10).await.unwrap();
+        let inbox = room.inbox().claim(owner, LEASE, 10).await.unwrap();
+        assert_eq!((outbox.len(), inbox.len()), (1, 1));
+        Claimed {
+            owner,
+            outbox: outbox[0].id,
+            inbox: inbox[0].work_item_id.unwrap(),
         }
     }
 
@@ -197,5 +224,48 @@ impl Work for WrongDatabase {
             .outbox()
             .enqueue_in(tx, &Message::new("order.created", "7"))
             .await
+    }
+}
+
+/// A message of each queue, and who has claimed them.
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed {
+    pub(crate) owner: OwnerToken,
+    pub(crate) outbox: WorkItemId,
+    pub(crate) inbox: WorkItemId,
+}
+
+/// The acks of what was claimed from these queues.
+pub(crate) struct Ack(pub(crate) Claimed, pub(crate) &'static [Queue]);
+
+impl Work for Ack {
+    type Done = ();
+
+    async fn run<E: Executor>(self, room: &Postroom, tx: &mut E) -> Result<(), E::Error> {
+        let Self(claimed, queues) = self;
+        for queue in queues {
+            match queue {
+                Queue::Outbox => {
+                    let outbox = room.outbox();
+                    outbox.ack_in(tx, claimed.owner, claimed.outbox).await?;
+                }
+                Queue::Inbox => {
+                    let inbox = room.inbox();
+                    inbox.ack_in(tx, claimed.owner, claimed.inbox).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ack of what a handler was given.
+pub(crate) struct AckDelivery(pub(crate) Delivery);
+
+impl Work for AckDelivery {
+    type Done = ();
+
+    async fn run<E: Executor>(self, _: &Postroom, tx: &mut E) -> Result<(), E::Error> {
+        self.0.ack_in(tx).await
     }
 }

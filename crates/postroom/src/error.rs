@@ -95,6 +95,27 @@ impl Error {
         self.code.as_deref()
     }
 
+    /// Whether the database refused what it was given to store (and not the connection, the statement or
+    /// the schema): the same values will be refused again.
+    pub(crate) fn is_about_values(&self) -> bool {
+        const SQLITE_TOO_BIG: i64 = 18;
+        const SQLITE_CONSTRAINT: i64 = 19;
+        const SQLITE_MISMATCH: i64 = 20;
+        let Some(code) = self.code() else {
+            return false;
+        };
+        // SQLSTATE has five characters; classes 22 and 23 are about data and constraints, P0 is what a
+        // trigger raises.
+        if code.len() == 5 {
+            return ["22", "23", "P0"]
+                .iter()
+                .any(|class| code.starts_with(class));
+        }
+        code.parse::<i64>().is_ok_and(|code| {
+            [SQLITE_TOO_BIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH].contains(&(code & 0xff))
+        })
+    }
+
     pub(crate) fn with_code(mut self, code: impl Into<String>) -> Self {
         self.code = Some(code.into());
         self

@@ -65,6 +65,12 @@ impl Postroom {
         options.check()?;
         let identifier = options.store_identifier()?;
         let db = open_database(&options)?;
+        let transactions = match db.dialect() {
+            // There is one writer, and renewals must get their turn between two transactions.
+            Dialect::Sqlite => 1,
+            // The other half of the connections is for what handlers do beside their transaction.
+            Dialect::Postgres => (options.connections / 2).max(1),
+        };
         Ok(Self {
             key,
             store: Arc::new(Store {
@@ -77,8 +83,7 @@ impl Postroom {
                 worker: options.worker,
                 keep_done: options.keep_done,
                 join_wait_topic: options.join_wait_topic,
-                // The other half of the connections is for what handlers do beside their transaction.
-                transactions: Semaphore::new((options.connections / 2).max(1)),
+                transactions: Semaphore::new(transactions),
                 propagator: options.propagator,
             }),
         })

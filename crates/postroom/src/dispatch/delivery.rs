@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Mutex;
@@ -33,6 +33,8 @@ pub(super) struct Inner {
     pub(super) cancelled: CancellationToken,
     pub(super) transaction: Mutex<Slot>,
     held: Lease,
+    /// When the transaction began.
+    pub(super) begun: OnceLock<Instant>,
     /// The handler has acked in a transaction of its own.
     acked: AtomicBool,
     /// When it was claimed, by this process's clock.
@@ -104,6 +106,7 @@ impl Delivery {
                 cancelled,
                 transaction: Mutex::default(),
                 held,
+                begun: OnceLock::new(),
                 acked: AtomicBool::new(false),
                 claimed,
                 lease,
@@ -248,6 +251,11 @@ impl Delivery {
             .inspect_err(|_| self.inner.held.held())?;
         self.inner.acked.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// How long the handler's transaction is open, if it is.
+    pub(super) fn transaction_age(&self) -> Option<Duration> {
+        self.inner.begun.get().map(Instant::elapsed)
     }
 
     pub(super) fn acked_elsewhere(&self) -> bool {

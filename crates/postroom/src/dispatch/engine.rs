@@ -287,9 +287,12 @@ impl Engine {
                 })
             }
             Err(error) => {
-                let mut desk = self.desk();
-                desk.claiming -= claim;
-                desk.put_back(finished, &error);
+                {
+                    let mut desk = self.desk();
+                    desk.claiming -= claim;
+                    desk.put_back(finished, &error);
+                }
+                self.start_alone();
                 Err(error)
             }
         }
@@ -568,7 +571,7 @@ impl Desk {
     /// A turn has failed: its results are tried again. What the database refuses even alone is given up:
     /// its lease will expire, and it is delivered again.
     fn put_back(&mut self, finished: Vec<Finished>, error: &Error) {
-        let refused = !error.is_transient();
+        let refused = error.is_about_values();
         if refused && finished.len() == 1 {
             tracing::error!(work_item_id = %finished[0].settling.id, %error, "a result could not be stored; the message will be delivered again");
             finished[0].lease.closed(false);

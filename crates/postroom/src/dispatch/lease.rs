@@ -126,6 +126,11 @@ impl Leases {
             .collect()
     }
 
+    /// Renews nothing more: whatever is left is free when its lease ends.
+    pub(super) fn let_go(&self) {
+        self.batches().clear();
+    }
+
     /// Tells handlers to stop, all of them.
     pub(super) fn cancel_all(&self) {
         for batch in self.batches().iter() {

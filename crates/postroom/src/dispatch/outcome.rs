@@ -126,8 +126,8 @@ impl FailureClass {
 /// Why a handler failed. Any error becomes one with `?`: infrastructure when it is, or was caused by, a
 /// connection that failed or a [`postroom::Error`](Error) that is transient; business otherwise.
 ///
-/// The text is logged and stored. What it quotes of the payload is cut out first; keep secrets out of
-/// it.
+/// The text is logged and stored. What it quotes of the payload is cut out first, where that is a short
+/// payload as a whole or 12 bytes and more of a longer one; keep secrets out of it.
 ///
 /// ```
 /// use std::time::Duration;

@@ -26,6 +26,11 @@ use super::outcome::FailureClass;
 pub trait RetryPolicy: Send + Sync + 'static {
     /// What to do after this failure.
     fn decide(&self, failure: &Failure<'_>) -> Verdict;
+
+    /// Whether failures of infrastructure use up attempts, as they do not by default.
+    fn counts_infrastructure(&self) -> bool {
+        false
+    }
 }
 
 /// A handler's failure, as a policy sees it.
@@ -34,8 +39,8 @@ pub trait RetryPolicy: Send + Sync + 'static {
 pub struct Failure<'a> {
     /// Whose fault it was.
     pub class: FailureClass,
-    /// How many runs have failed now, this one included. Those that were "not ready" or failed for want of
-    /// infrastructure are not counted.
+    /// How many runs have failed now, this one included. Those that were "not ready" are not counted, nor
+    /// those that failed for want of infrastructure, unless the policy counts them.
     pub attempts: u32,
     /// How many times the message was handed back before, for whatever reason.
     pub retry_count: u32,
@@ -139,12 +144,17 @@ impl RetryPolicy for HoneyDrunk {
         if failure.class == FailureClass::Permanent {
             return Verdict::Fail(String::new());
         }
-        if failure.retry_count >= self.max_retry_attempts {
+        let retries = failure.attempts.saturating_sub(1);
+        if retries >= self.max_retry_attempts {
             return Verdict::Fail(exceeded(self.max_retry_attempts));
         }
-        let factor = 1_u32.checked_shl(failure.retry_count).unwrap_or(u32::MAX);
+        let factor = 1_u32.checked_shl(retries).unwrap_or(u32::MAX);
         let delay = self.base_retry_delay.saturating_mul(factor);
         Verdict::Retry(Some(delay.min(self.max_retry_delay)))
+    }
+
+    fn counts_infrastructure(&self) -> bool {
+        true
     }
 }
 

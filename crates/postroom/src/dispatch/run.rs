@@ -340,6 +340,7 @@ async fn run_out_of_time(engine: &Engine) {
     tracing::warn!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), "the deadline is over; handlers are cancelled and their messages handed back");
     engine.leases.cancel_all();
     tokio::time::sleep(GRACE).await;
+    engine.leases.let_go();
     tracing::error!(store = %engine.room.identifier(), queue = engine.queue.name(), running = engine.running(), unsettled = engine.unsettled(), "stopped without settling everything; leases will expire and the messages be delivered again");
 }
 

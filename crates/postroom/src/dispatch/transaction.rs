@@ -2,6 +2,7 @@
 //! counters commit together.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::delivery::Delivery;
 use crate::db::Transaction;
@@ -16,7 +17,8 @@ use crate::tx::Executor;
 ///
 /// It begins with the first statement, so that slow work before it holds no lock. Do not commit or roll
 /// back yourself: success commits, anything else rolls back. SQLite has one writer at a time: between the
-/// first statement and the handler's end nobody else writes to the store.
+/// first statement and the handler's end nobody else writes to the store, so do slow things before it. A
+/// transaction that lasts for half a lease there is rolled back, and the run has failed.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -146,6 +148,7 @@ impl Tx {
                 transaction: store.db.begin().await?,
                 _place: place,
             });
+            let _ = inner.begun.set(Instant::now());
         }
         match *slot {
             Slot::Open(_) => Ok(slot),

@@ -23,7 +23,7 @@ use crate::error::{Error, ErrorKind};
 use crate::message::Message;
 use crate::observe::{Origin, TraceContext, trace};
 use crate::outbox::{Enqueue, ack_and_enqueue, log_enqueued};
-use crate::sql::{Queue, Statement};
+use crate::sql::{Dialect, Queue, Statement};
 use crate::store::duration_micros;
 
 /// How a handler's run ended.
@@ -111,11 +111,34 @@ impl Engine {
             biased;
             () = delivery.cancelled() => Ended::Cancelled,
             ended = running => ended,
+            ended = self.held_the_writer(delivery) => ended,
         };
         handler.record(started.elapsed());
         // What follows from the message belongs to its trace as well.
         let settling = trace::scope(context, self.settle(work, ended));
-        settling.instrument(span).await
+        let next = settling.instrument(span).await;
+        // What was acked in the handler's own transaction may be settled, whatever the handler answered.
+        next.map(|next| next.uncertain_if(delivery.acked_elsewhere()))
+    }
+
+    /// SQLite has one writer: a transaction that holds it for half a lease keeps everybody's leases from
+    /// being renewed. Comes back when this handler's does.
+    async fn held_the_writer(&self, delivery: &Delivery) -> Ended {
+        if self.room.dialect() != Dialect::Sqlite {
+            return std::future::pending().await;
+        }
+        let limit = self.settings.lease / 2;
+        loop {
+            let left = delivery
+                .transaction_age()
+                .map_or(limit, |age| limit.saturating_sub(age));
+            if left.is_zero() {
+                return Ended::Answered(Err(HandlerError::business(format!(
+                    "the handler's transaction has held SQLite's only writer for {limit:?}; begin it later"
+                ))));
+            }
+            tokio::time::sleep(left).await;
+        }
     }
 
     /// The run, no longer than the settings allow.
@@ -163,8 +186,7 @@ impl Engine {
         let delivery = &work.delivery;
         match ended {
             Ended::Cancelled if work.lease.is_held() => {
-                let release = Unsettled::new(Settlement::Release, Handled::Released);
-                Some(release.uncertain_if(delivery.acked_elsewhere()))
+                Some(Unsettled::new(Settlement::Release, Handled::Released))
             }
             Ended::Cancelled => {
                 self.lost(false);
@@ -212,6 +234,7 @@ impl Engine {
                 return Some(Unsettled::new(Settlement::Ack, Handled::Done));
             }
             Ok(None) => {
+                work.lease.settling();
                 let (store, owner) = (&self.room.store, delivery.owner());
                 ack_and_enqueue(store, self.queue, owner, delivery.work_item_id(), messages)
                     .await
@@ -387,7 +410,8 @@ impl Engine {
                 let settlement = Settlement::Abandon {
                     delay: self.delay(error.retry_after.or(delay)),
                     error: Some(format!("{mark} Retry {}: {text}", retry_count + 1)),
-                    deferred: error.class == FailureClass::Infrastructure,
+                    deferred: error.class == FailureClass::Infrastructure
+                        && !self.settings.retry.counts_infrastructure(),
                 };
                 (settlement, Handled::Retried)
             }

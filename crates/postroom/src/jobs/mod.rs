@@ -36,7 +36,7 @@ pub use settings::{JobSection, JobSettings, JobsSection, OutboxConfigurations, P
 
 use crate::dispatch::Dispatcher;
 use crate::error::{Error, ErrorKind};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, StoreKey};
 use crate::room::Postroom;
 use plan::{DAY, EVERY_MINUTE};
 
@@ -132,7 +132,14 @@ impl Jobs {
         let fleet = fleet.clone();
         self.stores(move || {
             let keys = fleet.keys().into_iter();
-            keys.filter_map(|key| fleet.room(key).ok()).collect()
+            let room = |key: StoreKey| {
+                let room = fleet.room(&key);
+                room.inspect_err(|error| {
+                    tracing::error!(%key, %error, "a store could not be opened; its jobs are left out");
+                })
+                .ok()
+            };
+            keys.filter_map(room).collect()
         })
     }
 

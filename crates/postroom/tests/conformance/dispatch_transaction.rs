@@ -536,3 +536,36 @@ testkit::mount!(
     the_other_databases_client_is_refused_by_name,
     transactions_wait_for_each_other_and_all_commit,
 );
+
+/// SQLite has one writer, which renewals need too: whoever keeps it is stopped, and nobody else suffers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_keeps_sqlites_writer_fails_and_no_lease_is_lost() {
+    let fixture = Fixture::new(testkit::Backend::Sqlite).await;
+    let lease = Duration::from_millis(600);
+    let outbox = fixture.room.outbox();
+    outbox.enqueue(&Message::new("slow", "")).await.unwrap();
+    outbox.enqueue(&Message::new("keep", "")).await.unwrap();
+    let running = fixture
+        .room
+        .dispatcher()
+        .on("keep", |mut tx: Tx| async move {
+            tx.execute("SELECT 1", vec![]).await?;
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            done()
+        })
+        .on("slow", move |_: Delivery| async move {
+            tokio::time::sleep(lease * 3).await;
+        })
+        .lease(lease)
+        .start()
+        .unwrap();
+    eventually(|| async {
+        let report = running.report();
+        (report.done == 1 && report.retried == 1).then_some(())
+    })
+    .await;
+    assert_eq!(running.stop().await.lost, 0);
+    let kept = "SELECT count(*) FROM {outbox} WHERE topic = 'keep' AND attempt_count = 1 \
+                AND last_error LIKE '%only writer%'";
+    assert_eq!(fixture.number(kept).await, 1);
+}

@@ -9,7 +9,7 @@ testkit::mount!(
     a_message_that_kills_its_workers_is_given_up_and_no_other,
 );
 
-/// Shows OBX-058, OBX-049, C-01, C-21.
+/// Shows OBX-058, OBX-049, C-01, C-21, HDT-23.
 async fn a_worker_killed_in_the_middle_of_a_handler_is_replaced(fixture: Fixture) {
     let scene = Scene::new(fixture).await;
     scene.enqueue("stall after writing", 1).await;

@@ -4,9 +4,10 @@
 //! A wake-up that is lost costs time, never a message: workers poll as well.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio_postgres::{AsyncMessage, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
@@ -31,6 +32,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Announcer {
     state: Mutex<State>,
+    /// Something was committed while promised rows were looked for.
+    committed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +42,8 @@ struct State {
     committed: bool,
     /// Written in a caller's transaction, whose end we cannot see.
     promised: Vec<Uuid>,
+    /// How often the promised rows were looked for in vain.
+    looks: u32,
     running: bool,
 }
 
@@ -60,64 +65,93 @@ impl Announcer {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         match promised {
-            None => state.committed = true,
+            None => {
+                state.committed = true;
+                self.committed.notify_one();
+            }
             Some(id) => {
                 if state.promised.len() == PROMISES {
                     state.promised.remove(0);
                 }
                 state.promised.push(id);
+                state.looks = 0;
             }
         }
         if !std::mem::replace(&mut state.running, true) {
-            let (announcer, shared, call) = (Arc::clone(self), Arc::clone(shared), calls());
-            runtime.spawn(async move { announcer.run(&shared, call).await });
+            let task = Task(Arc::clone(self));
+            let (shared, call) = (Arc::clone(shared), calls());
+            runtime.spawn(async move { task.0.run(&shared, call).await });
         }
     }
 
     async fn run(&self, shared: &Shared, call: impl Fn(&[Uuid]) -> Call) {
         let mut pause = SHORTEST_PAUSE;
-        while let Some((committed, promised)) = self.next() {
-            let sent = if committed {
-                shared.statement(&call(&[])).await.is_ok()
-            } else {
-                when_visible(shared, &call(&promised)).await
+        while let Some(promised) = self.next() {
+            let told = match shared.statement(&call(&promised)).await {
+                Ok(output) => !output.rows.is_empty(),
+                Err(error) => {
+                    tracing::debug!(%error, "a wake-up was not sent; polling will find the message");
+                    self.state().promised.clear();
+                    true
+                }
             };
-            if !sent {
-                // The database is away, or the transaction was rolled back.
-                tracing::debug!("a wake-up was not sent; polling will find the message");
+            if !told {
+                // The rows cannot be seen yet. What is committed meanwhile must not wait for them.
+                tokio::select! {
+                    () = tokio::time::sleep(self.looked_in_vain()) => {}
+                    () = self.committed.notified() => {}
+                }
+                continue;
+            }
+            if !promised.is_empty() {
+                let mut state = self.state();
+                state.promised.retain(|id| !promised.contains(id));
+                state.looks = 0;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// What is to be announced; `None` ends the task.
-    fn next(&self) -> Option<(bool, Vec<Uuid>)> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let committed = std::mem::take(&mut state.committed);
-        let promised = std::mem::take(&mut state.promised);
-        if !committed && promised.is_empty() {
+    /// What is to be announced: what was committed (no rows), or rows that may show by now. `None` ends the
+    /// task.
+    fn next(&self) -> Option<Vec<Uuid>> {
+        let mut state = self.state();
+        if std::mem::take(&mut state.committed) {
+            return Some(Vec::new());
+        }
+        if state.looks >= LOOKS {
+            // Rolled back, or open for long: polling finds it.
+            state.promised.clear();
+        }
+        if state.promised.is_empty() {
             state.running = false;
             return None;
         }
-        Some((committed, promised))
+        Some(state.promised.clone())
+    }
+
+    /// Says how long to wait for the next look.
+    fn looked_in_vain(&self) -> Duration {
+        let mut state = self.state();
+        state.looks += 1;
+        FIRST_LOOK * (1 << (state.looks - 1).min(LOOKS))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Notifies as soon as one of the promised rows can be seen. One that never shows was rolled back.
-async fn when_visible(shared: &Shared, call: &Call) -> bool {
-    let mut pause = FIRST_LOOK;
-    for _ in 0..LOOKS {
-        match shared.statement(call).await {
-            Ok(output) if !output.rows.is_empty() => return true,
-            Ok(_) => tokio::time::sleep(pause).await,
-            Err(_) => return false,
-        }
-        pause *= 2;
+/// The running task. When its runtime ends before it does, another may start.
+struct Task(Arc<Announcer>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.state().running = false;
     }
-    false
 }
 
 /// Listens until it is dropped, on a connection of its own that is made again whenever it breaks.

@@ -540,7 +540,7 @@ testkit::mount!(
 /// SQLite has one writer, which renewals need too: whoever keeps it is stopped, and nobody else suffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_keeps_sqlites_writer_fails_and_no_lease_is_lost() {
-    let fixture = Fixture::new(testkit::Backend::Sqlite).await;
+    let fixture = Fixture::new(Backend::Sqlite).await;
     let lease = Duration::from_millis(600);
     let outbox = fixture.room.outbox();
     outbox.enqueue(&Message::new("slow", "")).await.unwrap();

@@ -1,6 +1,6 @@
 //! The cases: what is run, on which stores, and what ratio is to be reached.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -10,7 +10,7 @@ use testkit::postgres::{Durability, Server};
 use tokio_postgres::{Client, NoTls};
 
 use crate::classic_floor::ClassicFloor;
-use crate::contender::{BULK, Contender, dispatch};
+use crate::contender::{BULK, Contender, DISPATCH_BATCH, dispatch, message};
 use crate::latency;
 use crate::postgres_floor::PostgresFloor;
 use crate::report::Measured;
@@ -257,7 +257,7 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
     let clean = async || {
         for path in &paths {
             let connection = rusqlite::Connection::open(path)?;
-            connection.busy_timeout(std::time::Duration::from_secs(60))?;
+            connection.busy_timeout(Duration::from_secs(60))?;
             connection.execute_batch("DELETE FROM outbox; PRAGMA wal_checkpoint(TRUNCATE)")?;
         }
         let connection = rusqlite::Connection::open(&paths[0])?;
@@ -294,7 +294,7 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
 
 fn fill_sqlite_archive(path: &std::path::Path) -> Result<()> {
     let connection = rusqlite::Connection::open(path)?;
-    connection.busy_timeout(std::time::Duration::from_secs(60))?;
+    connection.busy_timeout(Duration::from_secs(60))?;
     connection.execute_batch(
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000)
          INSERT INTO outbox_done (id, message_id, created_at, processed_at, attempt_count, deferral_count,
@@ -418,27 +418,20 @@ impl Bench<'_> {
         theirs: &Contender,
         clean: &impl AsyncFn() -> Result<()>,
     ) -> Result<Option<Measured>> {
-        if !self.wanted(case) {
-            return Ok(None);
-        }
-        let bar = self.bar(case);
-        let mut rounds = Vec::new();
-        for round in 0..self.plan.rounds {
+        let mut we_go_first = false;
+        self.in_rounds(case, against, async |bar| {
+            we_go_first = !we_go_first;
             clean().await?;
-            let pair = if round % 2 == 0 {
+            if we_go_first {
                 let ours = self.once(case, ours).await?;
                 bar.inc(1);
-                (ours, self.once(case, theirs).await?)
-            } else {
-                let theirs = self.once(case, theirs).await?;
-                bar.inc(1);
-                (self.once(case, ours).await?, theirs)
-            };
+                return Ok((ours, self.once(case, theirs).await?));
+            }
+            let theirs = self.once(case, theirs).await?;
             bar.inc(1);
-            rounds.push(pair);
-        }
-        bar.finish_and_clear();
-        Ok(Some(self.measured(case, against, &rounds)))
+            Ok((self.once(case, ours).await?, theirs))
+        })
+        .await
     }
 
     /// The library with and without a session that holds an old snapshot open.
@@ -449,12 +442,7 @@ impl Bench<'_> {
         server: &Server,
         clean: &impl AsyncFn() -> Result<()>,
     ) -> Result<Option<Measured>> {
-        if !self.wanted(case) {
-            return Ok(None);
-        }
-        let bar = self.bar(case);
-        let mut rounds = Vec::new();
-        for _ in 0..self.plan.rounds {
+        self.in_rounds(case, "no held snapshot", async |bar| {
             clean().await?;
             let without = self.once(case, ours).await?;
             bar.inc(1);
@@ -468,11 +456,9 @@ impl Bench<'_> {
                 .await?;
             let with = self.once(case, ours).await?;
             holder.batch_execute("ROLLBACK").await?;
-            bar.inc(1);
-            rounds.push((with, without));
-        }
-        bar.finish_and_clear();
-        Ok(Some(self.measured(case, "no held snapshot", &rounds)))
+            Ok((with, without))
+        })
+        .await
     }
 
     /// The dispatcher on a long queue and on one a tenth as long.
@@ -482,25 +468,18 @@ impl Bench<'_> {
         dispatcher: &Contender,
         clean: &impl AsyncFn() -> Result<()>,
     ) -> Result<Option<Measured>> {
-        if !self.wanted(case) {
-            return Ok(None);
-        }
-        let bar = self.bar(case);
         let shallow = Case {
             messages: case.messages / DEEP_RATIO,
             ..*case
         };
-        let mut rounds = Vec::new();
-        for _ in 0..self.plan.rounds {
+        self.in_rounds(case, "50k pending", async |bar| {
             clean().await?;
             let shallow = self.once(&shallow, dispatcher).await?;
             bar.inc(1);
             clean().await?;
-            rounds.push((self.once(case, dispatcher).await?, shallow));
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(Some(self.measured(case, "50k pending", &rounds)))
+            Ok((self.once(case, dispatcher).await?, shallow))
+        })
+        .await
     }
 
     /// Producers with a dispatcher of another process's connections at work, and without.
@@ -511,24 +490,22 @@ impl Bench<'_> {
         other: &Postroom,
         clean: &impl AsyncFn() -> Result<()>,
     ) -> Result<Option<Measured>> {
-        if !self.wanted(case) {
-            return Ok(None);
-        }
-        let bar = self.bar(case);
-        let mut rounds = Vec::new();
-        for _ in 0..self.plan.rounds {
+        self.in_rounds(case, "no dispatcher", async |bar| {
             clean().await?;
             let without = self.once(case, producers).await?;
             bar.inc(1);
             clean().await?;
-            let running = dispatch(other)?;
+            let running = dispatch(other, DISPATCH_BATCH)?;
+            // It runs when it has handled something: connections and plans are made by then.
+            other.outbox().enqueue(&message()).await?;
+            while running.report().done == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
             let with = self.once(case, producers).await?;
             running.stop().await;
-            bar.inc(1);
-            rounds.push((with, without));
-        }
-        bar.finish_and_clear();
-        Ok(Some(self.measured(case, "no dispatcher", &rounds)))
+            Ok((with, without))
+        })
+        .await
     }
 
     /// How long an idle queue takes to hand a message to its handler.
@@ -539,28 +516,38 @@ impl Bench<'_> {
         url: &str,
         (enqueue, claim): &(String, String),
     ) -> Result<Option<Measured>> {
+        let run = |time: Duration| Run {
+            rate: 1.0 / time.as_secs_f64(),
+            wal: None,
+        };
+        self.in_rounds(case, "LISTEN and claim by hand", async |bar| {
+            let ours = latency::dispatcher(producer, consumer, case.messages).await?;
+            bar.inc(1);
+            let floor = latency::floor(url, enqueue, claim, case.messages).await?;
+            Ok((run(ours), run(floor)))
+        })
+        .await
+    }
+
+    /// Measures both sides as often as the plan says, if the case is wanted at all. A round moves the bar
+    /// between its two halves.
+    async fn in_rounds(
+        &self,
+        case: &Case,
+        against: &str,
+        mut round: impl AsyncFnMut(&ProgressBar) -> Result<(Run, Run)>,
+    ) -> Result<Option<Measured>> {
         if !self.wanted(case) {
             return Ok(None);
         }
         let bar = self.bar(case);
         let mut rounds = Vec::new();
         for _ in 0..self.plan.rounds {
-            let ours = latency::dispatcher(producer, consumer, case.messages).await?;
+            rounds.push(round(&bar).await?);
             bar.inc(1);
-            let floor = latency::floor(url, enqueue, claim, case.messages).await?;
-            bar.inc(1);
-            let run = |time: std::time::Duration| Run {
-                rate: 1.0 / time.as_secs_f64(),
-                wal: None,
-            };
-            rounds.push((run(ours), run(floor)));
         }
         bar.finish_and_clear();
-        Ok(Some(self.measured(
-            case,
-            "LISTEN and claim by hand",
-            &rounds,
-        )))
+        Ok(Some(self.measured(case, against, &rounds)))
     }
 
     async fn once(&self, case: &Case, contender: &Contender) -> Result<Run> {

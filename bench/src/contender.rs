@@ -12,6 +12,8 @@ use crate::sqlite_floor::SqliteFloor;
 /// How many messages a bulk statement and a claim carry.
 pub(crate) const BULK: usize = 1_000;
 pub(crate) const BATCH: usize = 200;
+/// What a dispatcher beside producers may take at once: whatever has come meanwhile.
+pub(crate) const DISPATCH_BATCH: usize = 500;
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// A message as every contender enqueues it: 200 bytes of payload.
@@ -71,7 +73,7 @@ impl Contender {
     pub(crate) async fn drain(&self, tasks: usize, messages: usize) -> Result<()> {
         match self {
             Self::Dispatcher(room) => {
-                let running = dispatch(room)?;
+                let running = dispatch(room, BATCH)?;
                 while running.report().done < messages as u64 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -103,8 +105,8 @@ impl Contender {
 }
 
 /// A dispatcher whose handler does nothing.
-pub(crate) fn dispatch(room: &Postroom) -> Result<Running> {
-    let dispatcher = room.dispatcher().batch(BATCH);
+pub(crate) fn dispatch(room: &Postroom, batch: usize) -> Result<Running> {
+    let dispatcher = room.dispatcher().batch(batch);
     Ok(dispatcher
         .on("bench.topic", |_: Delivery| async {})
         .start()?)

@@ -167,15 +167,22 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn expire_leases(&self) {
+        self.expire_leases_of("true").await;
+    }
+
+    /// The same for messages that this SQL condition picks.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn expire_leases_of(&self, condition: &str) {
+        let expired = match self.backend {
+            Backend::Sqlite => "locked_until = 1, locked_from = 0",
+            Backend::Postgres => "locked_until = 'epoch'",
+        };
         for queue in ["outbox", "inbox"] {
-            self.sql(&match self.backend {
-                Backend::Sqlite => {
-                    format!("UPDATE {{{queue}}} SET locked_until = 1, locked_from = 0 WHERE locked_until IS NOT NULL")
-                }
-                Backend::Postgres => {
-                    format!("UPDATE {{{queue}}} SET locked_until = 'epoch' WHERE locked_until IS NOT NULL")
-                }
-            })
+            self.sql(&format!(
+                "UPDATE {{{queue}}} SET {expired} WHERE locked_until IS NOT NULL AND {condition}"
+            ))
             .await;
         }
     }

@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
 
 use super::lease::Lease;
 use super::transaction::{Slot, Tx};
@@ -30,7 +29,6 @@ pub(super) struct Inner {
     pub(super) message: Delivered,
     pub(super) room: Postroom,
     pub(super) owner: OwnerToken,
-    pub(super) cancelled: CancellationToken,
     pub(super) transaction: Mutex<Slot>,
     held: Lease,
     /// When the transaction began.
@@ -94,7 +92,7 @@ impl Delivery {
         message: Delivered,
         room: Postroom,
         owner: OwnerToken,
-        (held, cancelled): (Lease, CancellationToken),
+        held: Lease,
         claimed: Instant,
         lease: Duration,
     ) -> Self {
@@ -103,7 +101,6 @@ impl Delivery {
                 message,
                 room,
                 owner,
-                cancelled,
                 transaction: Mutex::default(),
                 held,
                 begun: OnceLock::new(),
@@ -265,13 +262,13 @@ impl Delivery {
     /// Whether the handler should stop: its lease was lost, or the dispatcher's time to stop has run out.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.inner.cancelled.is_cancelled()
+        self.inner.held.is_cancelled()
     }
 
     /// Comes back when the handler should stop. The handler's future is dropped then, so only work that it
     /// has started elsewhere needs this.
     pub async fn cancelled(&self) {
-        self.inner.cancelled.cancelled().await;
+        self.inner.held.cancelled().await;
     }
 
     /// How old the message is by the database's clock: since it was enqueued, or due if that was later.

@@ -287,7 +287,7 @@ impl Dispatcher {
     pub fn start(self) -> Result<Running, Error> {
         self.check()?;
         match &self.place {
-            Place::Room(room) => Ok(run::start(room, self.engines(room)?, &self.settings)),
+            Place::Room(room) => Ok(run::start(self.engines(room)?)),
             Place::Fleet(fleet) => Ok(fleet::start(fleet, &self)),
         }
     }

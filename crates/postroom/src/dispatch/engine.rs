@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 use super::delivery::{Delivered, Delivery};
 use super::dispatcher::Settings;
 use super::handler::Handlers;
-use super::lease::{Keeping, Lease, Leases};
+use super::lease::{Lease, Leases};
 use super::pace::Pace;
-use super::run::Report;
+use super::run::{AbortOnDrop, Report};
 use super::turn::{Claim, Settlement, Settling};
 use crate::db::Database;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(crate) struct Engine {
     /// Connections that handlers cannot take away.
     db: Box<dyn Database>,
     pub(super) leases: Arc<Leases>,
-    _keeping: Keeping,
+    _keeping: AbortOnDrop,
     desk: Mutex<Desk>,
     /// There may be something for the next turn.
     pub(crate) changed: Notify,
@@ -144,7 +144,7 @@ pub(crate) struct Turn {
 pub(super) const TURNS: usize = 2;
 
 /// The longest that results wait for company while the queue is busy.
-const LINGER: Duration = Duration::from_millis(2);
+pub(super) const LINGER: Duration = Duration::from_millis(2);
 
 impl Engine {
     pub(crate) fn new(
@@ -220,7 +220,7 @@ impl Engine {
         let worth_while = if under_way > 0 {
             full && busy
         } else if pace.is_gathering() {
-            full
+            claim == 0 && results >= self.enough_results()
         } else {
             // Without results there is no company to wait for: what is free must not stay so.
             !busy || full || all_in || waited || results == 0
@@ -261,7 +261,7 @@ impl Engine {
             (claim, finished)
         };
         let settling_now = finished.len();
-        let settling: Vec<Settling> = finished.iter().map(|one| one.settling.clone()).collect();
+        let settling: Vec<&Settling> = finished.iter().map(|one| &one.settling).collect();
         let owner = OwnerToken::new();
         let wanted = (claim > 0).then_some(Claim {
             owner,
@@ -376,12 +376,12 @@ impl Engine {
         let works = messages
             .into_iter()
             .zip(leases)
-            .map(|(message, (lease, cancelled))| Work {
+            .map(|(message, lease)| Work {
                 delivery: Delivery::new(
                     message,
                     self.room.clone(),
                     owner,
-                    (lease.clone(), cancelled),
+                    lease.clone(),
                     began,
                     self.settings.lease,
                 ),

@@ -1,17 +1,18 @@
-//! Leases renew by themselves, at a third of their length, on a thread and a connection of their own: a
-//! busy pool, a handler that blocks its thread or a runtime with nothing free cannot hold that up.
+//! Leases renew by themselves, at a third of their length, on a thread of their own and, on PostgreSQL, a
+//! connection of their own: a busy pool, a handler that blocks its thread or a runtime with nothing free
+//! cannot hold that up.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use metrics::counter;
 use tokio::runtime::{Builder, Handle};
-use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::run::AbortOnDrop;
 use crate::db::Database;
 use crate::error::{Error, ErrorKind};
 use crate::id::OwnerToken;
@@ -33,6 +34,8 @@ pub(super) struct Batch {
     owner: OwnerToken,
     times: Mutex<Times>,
     items: Vec<Item>,
+    /// Some items are cancelled.
+    cancelling: Notify,
     /// How many items are neither settled nor lost.
     open: AtomicUsize,
 }
@@ -46,7 +49,8 @@ struct Times {
 struct Item {
     id: Uuid,
     state: AtomicU8,
-    cancelled: CancellationToken,
+    /// Its handler should stop.
+    cancelled: AtomicBool,
 }
 
 /// A handler works on it, or its result waits to be settled.
@@ -65,22 +69,13 @@ pub(super) struct Lease {
     index: usize,
 }
 
-/// Ends the renewals when it is dropped.
-pub(super) struct Keeping(AbortHandle);
-
-impl Drop for Keeping {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Leases {
-    /// Starts to keep leases of this length.
+    /// Starts to keep leases of this length, until the task is dropped.
     pub(super) fn keep(
         store: Arc<Store>,
         queue: Queue,
         lease: Duration,
-    ) -> Result<(Arc<Self>, Keeping), Error> {
+    ) -> Result<(Arc<Self>, AbortOnDrop), Error> {
         let leases = Arc::new(Self {
             db: store.db.apart(1)?,
             store,
@@ -90,7 +85,7 @@ impl Leases {
         });
         let keeper = Arc::clone(&leases);
         let task = keeper_thread()?.spawn(async move { keeper.run().await });
-        Ok((leases, Keeping(task.abort_handle())))
+        Ok((leases, AbortOnDrop::from(task)))
     }
 
     /// Takes care of what a claim that began at `began` has leased.
@@ -99,12 +94,12 @@ impl Leases {
         owner: OwnerToken,
         ids: impl Iterator<Item = Uuid>,
         began: Instant,
-    ) -> Vec<(Lease, CancellationToken)> {
+    ) -> Vec<Lease> {
         let items: Vec<Item> = ids
             .map(|id| Item {
                 id,
                 state: AtomicU8::new(HELD),
-                cancelled: CancellationToken::new(),
+                cancelled: AtomicBool::new(false),
             })
             .collect();
         let batch = Arc::new(Batch {
@@ -112,16 +107,13 @@ impl Leases {
             times: Mutex::new(Times::from(began, self.lease)),
             open: AtomicUsize::new(items.len()),
             items,
+            cancelling: Notify::new(),
         });
         self.batches().push(Arc::clone(&batch));
         (0..batch.items.len())
-            .map(|index| {
-                let lease = Lease {
-                    batch: Arc::clone(&batch),
-                    index,
-                };
-                let cancelled = batch.items[index].cancelled.clone();
-                (lease, cancelled)
+            .map(|index| Lease {
+                batch: Arc::clone(&batch),
+                index,
             })
             .collect()
     }
@@ -134,7 +126,7 @@ impl Leases {
     /// Tells handlers to stop, all of them.
     pub(super) fn cancel_all(&self) {
         for batch in self.batches().iter() {
-            batch.items.iter().for_each(|item| item.cancelled.cancel());
+            batch.cancel(batch.items.iter());
         }
     }
 
@@ -201,15 +193,15 @@ impl Leases {
 
     /// The lease of what `lost` picks is gone: its handler is cancelled.
     fn lose(&self, batch: &Batch, lost: impl Fn(&Item) -> bool) {
-        let mut count = 0;
-        for item in batch.in_state(HELD).filter(|item| lost(item)) {
-            if batch.change(item, HELD, LOST) {
-                item.cancelled.cancel();
-                tracing::warn!(store = %self.store.identifier, queue = self.queue.name(), work_item_id = %item.id, "lease lost; the handler is cancelled");
-                count += 1;
-            }
+        let lost: Vec<&Item> = batch
+            .in_state(HELD)
+            .filter(|item| lost(item) && batch.change(item, HELD, LOST))
+            .collect();
+        for item in &lost {
+            tracing::warn!(store = %self.store.identifier, queue = self.queue.name(), work_item_id = %item.id, "lease lost; the handler is cancelled");
         }
-        self.count_lost(count);
+        self.count_lost(lost.len() as u64);
+        batch.cancel(lost.into_iter());
     }
 
     pub(super) fn count_lost(&self, count: u64) {
@@ -240,6 +232,13 @@ impl Batch {
             .filter(move |item| item.state.load(Ordering::Acquire) == state)
     }
 
+    fn cancel<'a>(&self, items: impl Iterator<Item = &'a Item>) {
+        for item in items {
+            item.cancelled.store(true, Ordering::Release);
+        }
+        self.cancelling.notify_waiters();
+    }
+
     fn change(&self, item: &Item, from: u8, to: u8) -> bool {
         let changed = item
             .state
@@ -255,6 +254,23 @@ impl Batch {
 impl Lease {
     fn item(&self) -> &Item {
         &self.batch.items[self.index]
+    }
+
+    /// Whether its handler should stop.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.item().cancelled.load(Ordering::Acquire)
+    }
+
+    /// Comes back when its handler should stop.
+    pub(super) async fn cancelled(&self) {
+        loop {
+            // Made before the look, so that nothing is missed between the two.
+            let cancelling = self.batch.cancelling.notified();
+            if self.is_cancelled() {
+                return;
+            }
+            cancelling.await;
+        }
     }
 
     /// It is about to be settled. What was lost stays lost.

@@ -28,7 +28,7 @@ pub use join_wait::JoinWaitHandler;
 pub use outcome::{FailureClass, HandlerError, IntoOutcome, Outcome, done};
 pub(crate) use pace::Pace;
 pub use retry::{Backoff, Failure, HoneyDrunk, RetryPolicy, Verdict};
-pub(crate) use run::{AbortOnDrop, Crew, after_turn, drain, once, stop_by, upkeep};
+pub(crate) use run::{AbortOnDrop, Crew, after_turn, drain, helpers, once, stop_by};
 pub use run::{Report, Running};
 pub use stop::stop_signal;
 pub use transaction::Tx;

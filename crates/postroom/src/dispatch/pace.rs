@@ -33,7 +33,7 @@ pub(crate) struct Pace {
     /// Somebody called while a look was under way, which may have missed what they called for.
     called: bool,
     failures: u32,
-    not_before: Option<Instant>,
+    failing_until: Option<Instant>,
 }
 
 impl Pace {
@@ -47,7 +47,7 @@ impl Pace {
             gathering_until: None,
             called: false,
             failures: 0,
-            not_before: None,
+            failing_until: None,
         }
     }
 
@@ -62,7 +62,7 @@ impl Pace {
 
     /// Whether the last failure was so recent that nothing should be tried.
     pub(crate) fn is_failing(&self) -> bool {
-        self.not_before.is_some_and(|time| Instant::now() < time)
+        self.failing_until.is_some_and(|time| Instant::now() < time)
     }
 
     /// Whether it is better to wait a little for more than to take turns for a few messages each.
@@ -71,13 +71,15 @@ impl Pace {
             .is_some_and(|time| Instant::now() < time)
     }
 
-    /// When to think again.
+    /// When to look next.
     pub(crate) fn next(&self) -> Instant {
-        let waits = [self.not_before, self.gathering_until];
-        waits
-            .into_iter()
-            .flatten()
-            .fold(self.next_look, Instant::max)
+        self.not_before(self.next_look)
+    }
+
+    /// This time, or a later one when gathering or the pause after a failure is over.
+    pub(super) fn not_before(&self, time: Instant) -> Instant {
+        let waits = [self.failing_until, self.gathering_until];
+        waits.into_iter().flatten().fold(time, Instant::max)
     }
 
     /// A look has begun: no other until it is back, unless there is plenty.
@@ -90,7 +92,7 @@ impl Pace {
 
     pub(crate) fn turned(&mut self, turn: Turn) {
         self.failures = 0;
-        self.not_before = None;
+        self.failing_until = None;
         if turn.asked == 0 {
             return;
         }
@@ -120,7 +122,7 @@ impl Pace {
             .min(self.error_delay);
         self.failures += 1;
         self.busy = false;
-        self.not_before = Some(Instant::now() + pause);
+        self.failing_until = Some(Instant::now() + pause);
         self.next_look = Instant::now();
         pause
     }

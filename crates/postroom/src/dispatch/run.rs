@@ -1,6 +1,6 @@
 //! The loop over an engine: turns, wake-ups, pauses, and the way to stop.
 
-use std::ops::{AddAssign, Sub};
+use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,10 @@ use metrics::counter;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::dispatcher::Settings;
-use super::engine::{Engine, Turn};
+use super::engine::{Engine, LINGER, Turn};
 use super::pace::Pace;
 use crate::error::Error;
 use crate::observe::QueueStats;
-use crate::room::Postroom;
 use crate::sql::Queue;
 
 /// How long what was cancelled at the deadline has to end and be settled.
@@ -66,23 +64,6 @@ impl AddAssign for Report {
         self.unhandled += other.unhandled;
         self.lost += other.lost;
         self.panics += other.panics;
-    }
-}
-
-impl Sub for Report {
-    type Output = Self;
-
-    fn sub(self, before: Self) -> Self {
-        Self {
-            done: self.done - before.done,
-            retried: self.retried - before.retried,
-            not_ready: self.not_ready - before.not_ready,
-            dead: self.dead - before.dead,
-            released: self.released - before.released,
-            unhandled: self.unhandled - before.unhandled,
-            lost: self.lost - before.lost,
-            panics: self.panics - before.panics,
-        }
     }
 }
 
@@ -186,7 +167,13 @@ impl Crew {
 }
 
 /// A task that ends with its owner.
-pub(crate) struct AbortOnDrop(pub(crate) AbortHandle);
+pub(crate) struct AbortOnDrop(AbortHandle);
+
+impl From<JoinHandle<()>> for AbortOnDrop {
+    fn from(task: JoinHandle<()>) -> Self {
+        Self(task.abort_handle())
+    }
+}
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -195,35 +182,39 @@ impl Drop for AbortOnDrop {
 }
 
 /// Starts a loop for each engine of a store.
-pub(super) fn start(room: &Postroom, engines: Vec<Arc<Engine>>, settings: &Settings) -> Running {
+pub(super) fn start(engines: Vec<Arc<Engine>>) -> Running {
     let stop = CancellationToken::new();
-    let mut helpers = Vec::new();
-    if settings.listen {
-        let queues: Vec<Queue> = engines.iter().map(|engine| engine.queue).collect();
-        let listening = room.store.db.listen(room.store.wakes(&queues));
-        helpers
-            .extend(listening.map(|listening| AbortOnDrop(tokio::spawn(listening).abort_handle())));
-    }
     let loops = engines
         .iter()
         .map(|engine| tokio::spawn(work_until(Arc::clone(engine), stop.clone())))
         .collect();
     let crew = Arc::new(Crew::default());
-    for engine in &engines {
-        crew.join(engine);
-        let upkeep = tokio::spawn(upkeep(Arc::clone(engine)));
-        helpers.push(AbortOnDrop(upkeep.abort_handle()));
-    }
+    engines.iter().for_each(|engine| crew.join(engine));
     Running {
+        _helpers: helpers(&engines),
         crew,
         stop,
         loops,
-        _helpers: helpers,
     }
 }
 
+/// What goes on beside the loops of a store: somebody listens, and somebody looks after each queue.
+pub(crate) fn helpers(engines: &[Arc<Engine>]) -> Vec<AbortOnDrop> {
+    let upkeep = engines
+        .iter()
+        .map(|engine| tokio::spawn(upkeep(Arc::clone(engine))));
+    let mut helpers: Vec<AbortOnDrop> = upkeep.map(AbortOnDrop::from).collect();
+    if let Some(first) = engines.first().filter(|engine| engine.settings.listen) {
+        let store = &first.room.store;
+        let queues: Vec<Queue> = engines.iter().map(|engine| engine.queue).collect();
+        let listening = store.db.listen(store.wakes(&queues));
+        helpers.extend(listening.map(|listening| AbortOnDrop::from(tokio::spawn(listening))));
+    }
+    helpers
+}
+
 /// What has to be done now and then.
-pub(crate) async fn upkeep(engine: Arc<Engine>) {
+async fn upkeep(engine: Arc<Engine>) {
     let mut measure_at = Instant::now();
     loop {
         tokio::time::sleep(UPKEEP).await;
@@ -261,15 +252,10 @@ async fn work_until(engine: Arc<Engine>, stop: CancellationToken) {
             }
             turns.push(engine.turn(claim));
         }
-        // Results that wait for company are looked at again soon. Without room there is nothing to look
-        // for until a handler has finished, however late it is.
-        let next = if engine.unsettled() > 0 && !pace.is_failing() {
-            Some(Instant::now() + Duration::from_millis(1))
-        } else if engine.unsettled() > 0 || engine.has_room() {
-            Some(pace.next())
-        } else {
-            None
-        };
+        // Without room there is nothing to look for until a handler has finished, however late it is.
+        let look = engine.has_room().then(|| pace.next());
+        let settle = engine.settle_at(LINGER).map(|time| pace.not_before(time));
+        let next = look.into_iter().chain(settle).min();
         let pause =
             async { tokio::time::sleep_until(next.unwrap_or_else(Instant::now).into()).await };
         tokio::select! {

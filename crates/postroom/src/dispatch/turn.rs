@@ -61,15 +61,16 @@ impl Store {
         &self,
         db: &dyn Database,
         queue: Queue,
-        settling: &[Settling],
+        settling: &[&Settling],
         claim: Option<Claim>,
     ) -> Result<Turned, Error> {
         let (name, sql, watermark) = self.queue(queue);
         let from = watermark.from();
         let started = Instant::now();
-        let turned = if sql.settle_and_claim.is_some() && !settling.is_empty() {
-            let calls = self.in_one_statement(queue, settling, claim, from);
-            let output = self.observed("turn", name, db.run(calls)).await?;
+        let one_statement = sql.settle_and_claim.as_ref();
+        let turned = if let Some(script) = one_statement.filter(|_| !settling.is_empty()) {
+            let call = script.call(self.all_values(settling, claim, from));
+            let output = self.observed("turn", name, db.run(vec![call])).await?;
             self.read_one_statement(queue, output)?
         } else {
             let calls = self.one_by_one(queue, settling, claim, from);
@@ -94,15 +95,13 @@ impl Store {
         Ok(turned)
     }
 
-    /// PostgreSQL: a statement that calls two functions.
-    fn in_one_statement(
+    /// PostgreSQL: what the statement takes that settles and claims.
+    fn all_values(
         &self,
-        queue: Queue,
-        settling: &[Settling],
+        settling: &[&Settling],
         claim: Option<Claim>,
         from: Option<i64>,
-    ) -> Vec<Call> {
-        let (_, sql, _) = self.queue(queue);
+    ) -> Vec<Value> {
         let mut values = claim_values(claim, from);
         values.extend([
             self.worker.as_str().into(),
@@ -116,7 +115,7 @@ impl Store {
         };
         let (mut acked, mut failed, mut abandoned, mut released) = (vec![], vec![], vec![], vec![]);
         let (mut reasons, mut delays, mut errors, mut deferrals) = (vec![], vec![], vec![], vec![]);
-        for one in settling {
+        for &one in settling {
             match &one.settlement {
                 Settlement::Ack => acked.push(one),
                 Settlement::Release => released.push(one),
@@ -144,10 +143,7 @@ impl Store {
         values.push(Value::Texts(errors));
         values.push(Value::Ints(deferrals));
         values.extend(ids(&released));
-        sql.settle_and_claim
-            .iter()
-            .map(|script| script.call(values.clone()))
-            .collect()
+        values
     }
 
     fn read_one_statement(&self, queue: Queue, output: Output) -> Result<Turned, Error> {
@@ -189,13 +185,13 @@ impl Store {
     fn one_by_one(
         &self,
         queue: Queue,
-        settling: &[Settling],
+        settling: &[&Settling],
         claim: Option<Claim>,
         from: Option<i64>,
     ) -> Vec<(&'static str, Call)> {
         let (_, sql, _) = self.queue(queue);
         let mut groups: BTreeMap<(u8, OwnerToken), Vec<&Settling>> = BTreeMap::new();
-        for one in settling {
+        for &one in settling {
             groups
                 .entry((one.settlement.order(), one.owner))
                 .or_default()
@@ -238,8 +234,11 @@ impl Store {
             calls.push(("claim", sql.claim.call(claim_values(claim, from))));
         }
         let small = settling.len() + claim.map_or(0, |claim| claim.batch) <= QUICK_BATCH;
-        if small && let [(_, call)] = calls.as_mut_slice() {
-            *call = call.clone().quick();
+        if small && calls.len() == 1 {
+            let only = calls
+                .drain(..)
+                .map(|(operation, call)| (operation, call.quick()));
+            return only.collect();
         }
         calls
     }

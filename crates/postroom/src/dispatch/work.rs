@@ -107,11 +107,15 @@ impl Engine {
         let running = async { handler.handle(delivery.clone()).await };
         let running = AssertUnwindSafe(trace::scope(context, running).instrument(span.clone()));
         let running = self.in_time(running.catch_unwind());
-        let ended = tokio::select! {
-            biased;
-            () = delivery.cancelled() => Ended::Cancelled,
-            ended = running => ended,
-            ended = self.held_the_writer(delivery) => ended,
+        let ended = if delivery.is_cancelled() {
+            Ended::Cancelled
+        } else {
+            tokio::select! {
+                biased;
+                ended = running => ended,
+                () = delivery.cancelled() => Ended::Cancelled,
+                ended = self.held_the_writer(delivery) => ended,
+            }
         };
         handler.record(started.elapsed());
         // What follows from the message belongs to its trace as well.
@@ -173,10 +177,9 @@ impl Engine {
     fn panicked(&self, delivery: &Delivery, panic: &(dyn Any + Send)) -> Next {
         self.count_panic();
         let text = self.log_failed(delivery, &panic_text(panic));
-        let retry = delivery.progress().attempt_count + 1;
         let settlement = Settlement::Abandon {
             delay: None,
-            error: Some(format!("[BUSINESS] Retry {retry}: {text}")),
+            error: Some(retry_text(delivery, FailureClass::Business, &text)),
             deferred: false,
         };
         Some(Unsettled::new(settlement, Handled::Retried))
@@ -409,7 +412,7 @@ impl Engine {
                     .increment(1);
                 let settlement = Settlement::Abandon {
                     delay: self.delay(error.retry_after.or(delay)),
-                    error: Some(format!("{mark} Retry {}: {text}", retry_count + 1)),
+                    error: Some(retry_text(delivery, error.class, text)),
                     deferred: error.class == FailureClass::Infrastructure
                         && !self.settings.retry.counts_infrastructure(),
                 };
@@ -470,6 +473,12 @@ impl Engine {
                 .max(1)
         })
     }
+}
+
+/// What is stored with a message that is tried again.
+fn retry_text(delivery: &Delivery, class: FailureClass, text: &str) -> String {
+    let retry = delivery.progress().attempt_count + 1;
+    format!("{} Retry {retry}: {text}", class.mark())
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -80,7 +80,7 @@ impl Fleet {
         let found = fleet.refresh().await.is_ok();
         if fleet.inner.discovery.is_some() {
             let again = tokio::spawn(look_again(Arc::downgrade(&fleet.inner), found));
-            let _ = fleet.inner.again.set(AbortOnDrop(again.abort_handle()));
+            let _ = fleet.inner.again.set(AbortOnDrop::from(again));
         }
         Ok(fleet)
     }

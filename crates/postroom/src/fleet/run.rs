@@ -16,8 +16,8 @@ use super::roster::{Member, Roster};
 use super::router::Fleet;
 use crate::db::BoxFuture;
 use crate::dispatch::{
-    self, AbortOnDrop, Crew, Dispatcher, Engine, Handlers, Pace, Report, Running, Settings, Turn,
-    after_turn, stop_by, upkeep,
+    self, Crew, Dispatcher, Engine, Handlers, Pace, Report, Running, Settings, Turn, after_turn,
+    helpers, stop_by,
 };
 use crate::error::Error;
 use crate::sql::Queue;
@@ -100,27 +100,18 @@ async fn tend(member: Arc<Member>, work: Arc<Work>, stop: CancellationToken) {
         engines = opening => engines,
         () = stop.cancelled() => return,
     };
-    let mut helpers = Vec::new();
-    if let Some((first, _)) = engines.first().filter(|_| work.settings.listen) {
-        let store = &first.room.store;
-        let queues: Vec<Queue> = engines.iter().map(|(engine, _)| engine.queue).collect();
-        let listening = store.db.listen(store.wakes(&queues));
-        helpers
-            .extend(listening.map(|listening| AbortOnDrop(tokio::spawn(listening).abort_handle())));
-    }
-    for (engine, _) in &engines {
-        work.crew.join(engine);
-        let upkeep = tokio::spawn(upkeep(Arc::clone(engine)));
-        helpers.push(AbortOnDrop(upkeep.abort_handle()));
-    }
+    let all: Vec<Arc<Engine>> = engines
+        .iter()
+        .map(|(engine, _)| Arc::clone(engine))
+        .collect();
+    let _helpers = helpers(&all);
+    all.iter().for_each(|engine| work.crew.join(engine));
     join_all(engines.iter().map(|(engine, gate)| {
         let seat = gate.seat(&member.key, member.position);
         work_until(Arc::clone(engine), seat, stop.clone())
     }))
     .await;
-    for (engine, _) in &engines {
-        work.crew.leave(engine);
-    }
+    all.iter().for_each(|engine| work.crew.leave(engine));
 }
 
 /// Opens a store, however long that takes, and makes an engine for each queue.

@@ -86,10 +86,7 @@ impl Stats {
 
 impl QueueStats {
     pub(crate) async fn of(store: &Store, queue: Queue) -> Result<Self, Error> {
-        let (name, sql) = match queue {
-            Queue::Outbox => ("outbox", &store.catalog.outbox),
-            Queue::Inbox => ("inbox", &store.catalog.inbox),
-        };
+        let (name, sql, _) = store.queue(queue);
         let mut rows = store
             .read("stats", name, sql.stats.call(Vec::new()))
             .await?;

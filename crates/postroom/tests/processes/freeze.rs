@@ -59,18 +59,21 @@ async fn a_handler_that_hangs_holds_up_nobody_and_is_tried_again(fixture: Fixtur
 /// Shows OBX-058, OBX-100, C-18.
 async fn leases_that_expire_while_handlers_run_change_no_effect(fixture: Fixture) {
     let scene = Scene::new(fixture).await;
-    scene.enqueue("lazily", 200).await;
+    scene.enqueue("wait for go", 200).await;
     let workers = [scene.start(0), scene.start(1)];
-    // Somebody turns the clock of the leases: what runs is claimed by others while it runs.
-    for done in [20, 60] {
-        scene.wait_until_done(done).await;
-        scene.fixture.expire_leases().await;
-    }
+    // Somebody turns the clock of the leases, until what runs is claimed by others while it runs.
+    let claimed_again = "SELECT count(*) FROM {outbox} WHERE delivery_count = 2";
+    eventually(|| async {
+        scene.fixture.expire_leases_of("delivery_count = 1").await;
+        (scene.fixture.number(claimed_again).await > 0).then_some(())
+    })
+    .await;
+    std::fs::write(scene.file("go"), "").unwrap();
     scene.wait_until_done(200).await;
-    let [zero, one] = workers;
-    for worker in [&zero, &one] {
+    for worker in &workers {
         worker.signal("-TERM");
     }
+    let [zero, one] = workers;
     assert!(zero.end().await.success() && one.end().await.success());
     let lost = report(&scene.file("report-0"))[2] + report(&scene.file("report-1"))[2];
     assert!(lost > 0, "no lease was lost");

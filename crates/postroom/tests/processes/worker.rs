@@ -197,7 +197,7 @@ impl Desk {
             }
             "abort" => std::process::abort(),
             "slowly" => tokio::time::sleep(Duration::from_millis(5)).await,
-            "lazily" => tokio::time::sleep(Duration::from_millis(100)).await,
+            "wait for go" => self.wait_for_go().await,
             _ => {}
         }
         self.write(&delivery, &mut tx).await?;
@@ -219,15 +219,19 @@ impl Desk {
     }
 
     async fn come_late(&self, delivery: Delivery, mut tx: Tx) {
-        while !self.folder.join("go").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.wait_for_go().await;
         delivery.cancelled().await;
         let outbox = delivery.room().outbox();
         let ids = [delivery.work_item_id()];
         let acked = outbox.ack(delivery.owner(), &ids).await.unwrap().len();
         let wrote = self.write(&delivery, &mut tx).await.is_ok();
         self.tell("late", &format!("{acked} {wrote}"));
+    }
+
+    async fn wait_for_go(&self) {
+        while !self.folder.join("go").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     fn tell(&self, name: &str, text: &str) {

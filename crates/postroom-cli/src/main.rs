@@ -1,15 +1,20 @@
 //! The binary `postroom`: its arguments, and which command each of them is.
 
 mod age;
+mod config;
 mod demo;
+mod http;
 mod inbox;
 mod outbox;
 mod progress;
 mod schema;
 mod secret;
+mod serve;
 mod shop;
 mod store;
+mod stores;
 mod table;
+mod targets;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -48,6 +53,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::Arguments),
+    Config(config::Arguments),
     Demo(demo::Arguments),
     Schema(schema::Arguments),
     Outbox(outbox::Arguments),
@@ -77,6 +84,8 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     start_logs(arguments.log.as_deref())?;
+    // Whoever has installed another one first may keep it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -84,6 +93,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         .context("no threads could be started")?;
     runtime.block_on(async {
         match arguments.command {
+            Command::Serve(serve) => serve.run().await,
+            Command::Config(config) => config.run().await,
             Command::Demo(demo) => demo.run().await,
             Command::Schema(schema) => schema.run().await,
             Command::Outbox(outbox) => outbox.run().await,

@@ -1,0 +1,1 @@
+//! `postroom config example`.

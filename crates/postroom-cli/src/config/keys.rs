@@ -1,0 +1,1 @@
+//! Which keys there are, for whoever mistypes one.

@@ -1,0 +1,228 @@
+//! `postroom serve`: the daemon. It dispatches, keeps house, takes webhooks, answers programs and people.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use postroom::jobs::{Cleanup, Job, Jobs, RunningJobs, Schedule};
+use postroom::{Backoff, Dispatcher, Running, stop_signal};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Config};
+use crate::http::{self, App, Auth, Daemon, Sample, Samples};
+use crate::stores::Stores;
+use crate::targets;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Run the daemon: dispatch, webhooks, HTTP API and dashboard
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  postroom serve                              an SQLite file here, a dashboard at http://127.0.0.1:8025
+  postroom serve --config postroom.toml       stores, targets, webhooks, tokens: see `postroom config example`
+  postroom serve --url postgres://app@localhost/shop
+  postroom serve --show-payloads              let the dashboard show what messages carry
+
+Without tokens in the configuration only this machine can connect. SIGTERM or Ctrl-C stops it: it takes no \
+new work, finishes what runs, and hands the rest back.")]
+pub(crate) struct Arguments {
+    /// The configuration file [default: postroom.toml, if there is one]
+    #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG")]
+    config: Option<PathBuf>,
+
+    /// The database, when the configuration names none [default: sqlite:postroom.db]
+    #[arg(long, env = "POSTROOM_URL", hide_env_values = true, value_name = "URL")]
+    url: Option<String>,
+
+    /// The address to listen on, instead of the configured one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    bind: Option<SocketAddr>,
+
+    /// Show payloads to whoever connects from this machine, when no tokens are configured
+    #[arg(long)]
+    show_payloads: bool,
+}
+
+impl Arguments {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let mut config = config::load(self.config.as_deref())?;
+        if let Some(bind) = self.bind {
+            config.server.bind = bind;
+        }
+        config.auth.local_payloads |= self.show_payloads;
+        let url = self.url.as_deref().unwrap_or("sqlite:postroom.db");
+        let daemon = Service::start(config, url).await?;
+        println!("postroom is at work");
+        for name in daemon.app.stores.names() {
+            println!("  store      {name}");
+        }
+        println!("  dashboard  http://{}/", daemon.address);
+        println!("  API        http://{}/v1/openapi.json", daemon.address);
+        println!("Ctrl-C stops it.");
+        stop_signal().await;
+        println!("stopping: finishing what runs");
+        daemon.stop().await;
+        println!("stopped");
+        Ok(())
+    }
+}
+
+/// A daemon at work in this process.
+pub(crate) struct Service {
+    pub(crate) app: App,
+    pub(crate) address: SocketAddr,
+    running: Option<Arc<Running>>,
+    jobs: RunningJobs,
+    stop: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl Service {
+    /// Opens the stores, starts everything, and comes back when requests are answered.
+    pub(crate) async fn start(config: Config, url: &str) -> anyhow::Result<Self> {
+        refuse_strangers(&config)?;
+        let metrics = PrometheusBuilder::new().build_recorder();
+        let handle = metrics.handle();
+        // A process may have one recorder only; the demo has started it already, perhaps.
+        let _ = metrics::set_global_recorder(metrics);
+        let stores = Stores::open(&config, url).await?;
+        let listener = TcpListener::bind(config.server.bind)
+            .await
+            .with_context(|| format!("cannot listen on {}", config.server.bind))?;
+        let address = listener.local_addr()?;
+        let running = if config.dispatch.enabled {
+            let dispatcher = targets::install(dispatcher(&stores, &config), &config.targets)?;
+            Some(Arc::new(dispatcher.start()?))
+        } else {
+            None
+        };
+        let jobs = jobs(&stores, &config).start()?;
+        let app = Arc::new(Daemon {
+            auth: Auth::new(&config.auth),
+            samples: Samples::default(),
+            metrics: handle,
+            started: Instant::now(),
+            stores,
+            config,
+        });
+        let stop = CancellationToken::new();
+        let sampling = sample(Arc::clone(&app), running.clone());
+        let routes = http::routes(Arc::clone(&app));
+        let (limits, stopped) = (app.config.server.clone(), stop.clone());
+        let serving = tokio::spawn(async move {
+            tokio::select! {
+                () = http::serve(listener, routes, &limits, stopped) => {}
+                () = sampling => {}
+            }
+        });
+        Ok(Self {
+            app,
+            address,
+            running,
+            jobs,
+            stop,
+            serving,
+        })
+    }
+
+    /// Stops claiming, lets handlers and requests end, and hands back the rest.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.serving.await;
+        self.jobs.stop().await;
+        if let Some(running) = self.running.and_then(Arc::into_inner) {
+            running.stop().await;
+        }
+    }
+}
+
+/// Without tokens nobody but this machine may connect.
+fn refuse_strangers(config: &Config) -> anyhow::Result<()> {
+    let bind = config.server.bind;
+    if config.auth.tokens.is_empty() && !bind.ip().is_loopback() {
+        bail!(
+            "{bind} can be reached from other machines, and no tokens are configured: add [[auth.token]], or bind 127.0.0.1"
+        );
+    }
+    Ok(())
+}
+
+fn dispatcher(stores: &Stores, config: &Config) -> Dispatcher {
+    let (dispatch, retry) = (&config.dispatch, &config.retry);
+    let policy = Backoff::default()
+        .max_attempts(retry.attempts)
+        .infrastructure_budget(retry.infrastructure);
+    let mut dispatcher = stores
+        .dispatcher()
+        .concurrency(dispatch.concurrency)
+        .batch(dispatch.batch)
+        .lease(dispatch.lease)
+        .poll_interval(dispatch.poll_interval)
+        .shutdown_deadline(dispatch.shutdown_deadline)
+        .retry(policy);
+    if let Stores::One { .. } = stores {
+        dispatcher = dispatcher.listen(dispatch.listen);
+    }
+    if let Some(deliveries) = dispatch.max_deliveries {
+        dispatcher = dispatcher.max_deliveries(deliveries);
+    }
+    dispatcher
+}
+
+fn jobs(stores: &Stores, config: &Config) -> Jobs {
+    let jobs = match stores {
+        Stores::One { room, .. } => Jobs::new().store(room),
+        Stores::Many(fleet) => Jobs::new().fleet(fleet),
+    };
+    let wanted = &config.jobs;
+    jobs.outbox_cleanup(cleanup(&wanted.outbox_cleanup, 7 * DAY))
+        .inbox_cleanup(cleanup(&wanted.inbox_cleanup, 30 * DAY))
+        .join_cleanup(cleanup(&wanted.join_cleanup, 30 * DAY))
+        .reaping(reaping(&wanted.reaping))
+}
+
+fn cleanup(job: &config::Job, keep: Duration) -> Cleanup {
+    let mut cleanup =
+        Cleanup::older_than(job.keep.unwrap_or(keep)).enabled(job.enabled.unwrap_or(true));
+    if let Some(cron) = &job.cron {
+        cleanup = cleanup.cron(cron);
+    }
+    cleanup
+}
+
+fn reaping(job: &config::Job) -> Schedule {
+    let every_minute = Jobs::new().schedule(Job::Reaping).expression().to_owned();
+    Schedule::cron(job.cron.clone().unwrap_or(every_minute)).enabled(job.enabled.unwrap_or(true))
+}
+
+/// Takes a sample of every store, again and again.
+async fn sample(app: App, running: Option<Arc<Running>>) {
+    loop {
+        let report = running.as_ref().map(|running| running.report());
+        let report = report.unwrap_or_default();
+        for name in app.stores.names() {
+            let Ok(room) = app.stores.room(Some(&name)) else {
+                continue;
+            };
+            match room.stats().await {
+                Ok(stats) => app.samples.add(
+                    &name,
+                    Sample {
+                        taken: SystemTime::now(),
+                        stats,
+                        done: report.done,
+                        failed: report.retried + report.dead,
+                    },
+                ),
+                Err(error) => tracing::warn!(store = name, %error, "a store could not be counted"),
+            }
+        }
+        tokio::time::sleep(http::EVERY).await;
+    }
+}

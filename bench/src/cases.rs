@@ -11,6 +11,7 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::classic_floor::ClassicFloor;
 use crate::contender::{BULK, Contender, DISPATCH_BATCH, dispatch, message};
+use crate::daemon::Daemon;
 use crate::latency;
 use crate::postgres_floor::PostgresFloor;
 use crate::report::Measured;
@@ -26,12 +27,16 @@ impl Backend {
     /// The names of its cases, in the order in which they run.
     fn cases(self) -> Vec<&'static str> {
         let (floor, others) = match self {
-            Self::Sqlite => (&SQLITE_FLOOR, vec![&SQLITE_FULL, &SQLITE_DISPATCH]),
+            Self::Sqlite => (
+                &SQLITE_FLOOR,
+                vec![&SQLITE_HTTP, &SQLITE_FULL, &SQLITE_DISPATCH],
+            ),
             Self::Postgres => (
                 &POSTGRES_FLOOR,
                 vec![
                     &POSTGRES_SNAPSHOT,
                     &POSTGRES_FULL,
+                    &POSTGRES_HTTP,
                     &DISPATCH,
                     &DISPATCH_CLASSIC,
                     &DISPATCH_DEEP,
@@ -112,6 +117,19 @@ const SQLITE_FLOOR: [Case; 4] = [
         note: None,
     },
 ];
+
+const SQLITE_HTTP: Case = Case {
+    name: "enqueue over HTTP, 64",
+    work: Work::Enqueue { tasks: 64 },
+    messages: 64_000,
+    target: 0.6,
+    note: None,
+};
+
+const POSTGRES_HTTP: Case = Case {
+    messages: 32_000,
+    ..SQLITE_HTTP
+};
 
 const SQLITE_FULL: Case = Case {
     name: "drain, 1M done kept",
@@ -279,6 +297,13 @@ async fn sqlite(plan: &Plan) -> Result<Vec<Measured>> {
             .compare(&SQLITE_DISPATCH, "raw SQL", &dispatcher, &floor, &clean)
             .await?,
     );
+    let case = &SQLITE_HTTP;
+    if bench.wanted(case) {
+        let url = format!("sqlite:{}", paths[0].display());
+        let daemon = Contender::Daemon(Daemon::start(&url, None).await?);
+        let result = bench.compare(case, "the library", &daemon, &ours, &clean);
+        results.extend(result.await?);
+    }
     let case = &SQLITE_FULL;
     if bench.wanted(case) {
         fill_sqlite_archive(&paths[2])?;
@@ -363,6 +388,12 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
             .while_dispatching(&DISPATCH_PRODUCERS, &ours, &other, &clean)
             .await?,
     );
+    let case = &POSTGRES_HTTP;
+    if bench.wanted(case) {
+        let daemon = Contender::Daemon(Daemon::start(server.url(), Some("ours")).await?);
+        let result = bench.compare(case, "the library", &daemon, &ours, &clean);
+        results.extend(result.await?);
+    }
     let latency = &DISPATCH_LATENCY;
     results.extend(
         bench

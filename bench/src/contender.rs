@@ -6,6 +6,7 @@ use anyhow::Result;
 use postroom::{Delivery, Message, OwnerToken, Postroom, Running};
 
 use crate::classic_floor::ClassicFloor;
+use crate::daemon::Daemon;
 use crate::postgres_floor::PostgresFloor;
 use crate::sqlite_floor::SqliteFloor;
 
@@ -26,6 +27,8 @@ pub(crate) enum Contender {
     Library(Postroom),
     /// The library's dispatcher with a handler that does nothing.
     Dispatcher(Postroom),
+    /// The daemon, over HTTP.
+    Daemon(Daemon),
     ClassicFloor(ClassicFloor),
     PostgresFloor(PostgresFloor),
     SqliteFloor(SqliteFloor),
@@ -49,6 +52,7 @@ impl Contender {
             }
             Self::PostgresFloor(floor) => floor.enqueue(tasks, per_task).await,
             Self::SqliteFloor(floor) => floor.enqueue(tasks, per_task),
+            Self::Daemon(daemon) => daemon.enqueue(tasks, per_task).await,
             Self::ClassicFloor(_) => anyhow::bail!("not measured"),
         }
     }
@@ -66,6 +70,7 @@ impl Contender {
             Self::PostgresFloor(floor) => floor.bulk(batches).await,
             Self::SqliteFloor(floor) => floor.bulk(batches),
             Self::ClassicFloor(floor) => floor.bulk(batches).await,
+            Self::Daemon(_) => anyhow::bail!("not measured"),
         }
     }
 
@@ -100,6 +105,7 @@ impl Contender {
             }
             Self::PostgresFloor(floor) => floor.drain(tasks).await,
             Self::SqliteFloor(floor) => floor.drain(tasks),
+            Self::Daemon(_) => anyhow::bail!("not measured"),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod cases;
 mod classic_floor;
 mod contender;
+mod daemon;
 mod latency;
 mod postgres_floor;
 mod report;

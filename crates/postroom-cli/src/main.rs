@@ -10,7 +10,6 @@ mod progress;
 mod schema;
 mod secret;
 mod serve;
-mod shop;
 mod store;
 mod stores;
 mod table;

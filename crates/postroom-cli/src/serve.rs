@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use postroom::jobs::{Cleanup, Job, Jobs, RunningJobs, Schedule};
-use postroom::{Backoff, Dispatcher, Running, stop_signal};
+use postroom::{Backoff, Dispatcher, Report, Running, stop_signal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +57,11 @@ impl Arguments {
         }
         config.auth.local_payloads |= self.show_payloads;
         let url = self.url.as_deref().unwrap_or("sqlite:postroom.db");
-        let daemon = Service::start(config, url).await?;
+        let targets = config.targets.clone();
+        let daemon = Service::start(config, url, |dispatcher| {
+            targets::install(dispatcher, &targets)
+        })
+        .await?;
         println!("postroom is at work");
         for name in daemon.app.stores.names() {
             println!("  store      {name}");
@@ -84,8 +88,13 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Opens the stores, starts everything, and comes back when requests are answered.
-    pub(crate) async fn start(config: Config, url: &str) -> anyhow::Result<Self> {
+    /// Opens the stores (the one at `url`, if the configuration has none), starts everything, and comes
+    /// back when requests are answered. `install` adds the handlers.
+    pub(crate) async fn start(
+        config: Config,
+        url: &str,
+        install: impl FnOnce(Dispatcher) -> anyhow::Result<Dispatcher>,
+    ) -> anyhow::Result<Self> {
         refuse_strangers(&config)?;
         let metrics = PrometheusBuilder::new().build_recorder();
         let handle = metrics.handle();
@@ -97,7 +106,7 @@ impl Service {
             .with_context(|| format!("cannot listen on {}", config.server.bind))?;
         let address = listener.local_addr()?;
         let running = if config.dispatch.enabled {
-            let dispatcher = targets::install(dispatcher(&stores, &config), &config.targets)?;
+            let dispatcher = install(dispatcher(&stores, &config))?;
             Some(Arc::new(dispatcher.start()?))
         } else {
             None
@@ -129,6 +138,12 @@ impl Service {
             stop,
             serving,
         })
+    }
+
+    /// What became of messages so far.
+    pub(crate) fn report(&self) -> Report {
+        let running = self.running.as_ref();
+        running.map(|running| running.report()).unwrap_or_default()
     }
 
     /// Stops claiming, lets handlers and requests end, and hands back the rest.

@@ -85,6 +85,12 @@ fn spec(last: bool, write: bool) -> Result<()> {
 fn bench(rest: &[String]) -> Result<()> {
     servers::postgres()?;
     let status = Command::new(run::cargo())
+        .args(["build", "--release", "--package", "postroom-cli"])
+        .status()?;
+    if !status.success() {
+        bail!("the daemon could not be built");
+    }
+    let status = Command::new(run::cargo())
         .args(["run", "--release", "--package", "bench", "--"])
         .args(rest)
         .status()?;

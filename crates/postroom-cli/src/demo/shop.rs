@@ -1,5 +1,5 @@
-//! The demo's application: a shop with a table of orders and one of parcels, and connections that are its
-//! own.
+//! The demo's application: a shop with tables of orders, parcels and payments, and connections that
+//! are its own.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use postroom::{Message, Postroom, tx};
 use tokio_postgres::config::{Config, Host, SslMode};
 
 /// The shop's own connection to the database that the store is in.
-pub(crate) enum Shop {
+pub(super) enum Shop {
     Sqlite {
         connection: rusqlite::Connection,
         prefix: String,
@@ -21,14 +21,14 @@ pub(crate) enum Shop {
 
 /// What the customer's bank said.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Payment {
+pub(super) enum Payment {
     Accepted,
     Declined,
 }
 
 impl Shop {
     /// Opens a shop in an SQLite file.
-    pub(crate) fn sqlite(file: &Path, prefix: Option<&str>) -> anyhow::Result<Self> {
+    pub(super) fn sqlite(file: &Path, prefix: Option<&str>) -> anyhow::Result<Self> {
         let connection =
             rusqlite::Connection::open(file).context("the shop cannot open its file")?;
         connection.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -37,13 +37,14 @@ impl Shop {
             .unwrap_or_default();
         connection.execute_batch(&format!(
             "CREATE TABLE \"{prefix}orders\" (id INTEGER PRIMARY KEY, item TEXT NOT NULL);
-             CREATE TABLE \"{prefix}parcels\" (order_id INTEGER NOT NULL)"
+             CREATE TABLE \"{prefix}parcels\" (order_id INTEGER NOT NULL);
+             CREATE TABLE \"{prefix}payments\" (order_id INTEGER NOT NULL)"
         ))?;
         Ok(Self::Sqlite { connection, prefix })
     }
 
     /// Opens a shop in a PostgreSQL schema that exists.
-    pub(crate) async fn postgres(url: &str, schema: &str) -> anyhow::Result<Self> {
+    pub(super) async fn postgres(url: &str, schema: &str) -> anyhow::Result<Self> {
         let config = plain_config(url)?;
         let (client, connection) = config
             .connect(tokio_postgres::NoTls)
@@ -53,7 +54,8 @@ impl Shop {
         client
             .batch_execute(&format!(
                 "CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL);
-                 CREATE TABLE \"{schema}\".parcels (order_id bigint NOT NULL)"
+                 CREATE TABLE \"{schema}\".parcels (order_id bigint NOT NULL);
+                 CREATE TABLE \"{schema}\".payments (order_id bigint NOT NULL)"
             ))
             .await
             .context("the shop cannot create its tables")?;
@@ -65,7 +67,7 @@ impl Shop {
 
     /// Places an order: the row and its message in one transaction of the shop's own, which is rolled
     /// back when the bank declines.
-    pub(crate) async fn place(
+    pub(super) async fn place(
         &mut self,
         room: &Postroom,
         id: i64,
@@ -109,23 +111,28 @@ impl Shop {
     }
 
     /// The ids of all orders, in order.
-    pub(crate) async fn orders(&self) -> anyhow::Result<Vec<i64>> {
+    pub(super) async fn orders(&self) -> anyhow::Result<Vec<i64>> {
         self.numbers("id", "orders").await
     }
 
     /// The orders that parcels were booked for, in order: one that was booked twice is there twice.
-    pub(crate) async fn parcels(&self) -> anyhow::Result<Vec<i64>> {
+    pub(super) async fn parcels(&self) -> anyhow::Result<Vec<i64>> {
         self.numbers("order_id", "parcels").await
     }
 
-    /// The statement that books a parcel for an order.
-    pub(crate) fn book_parcel(&self) -> String {
+    /// The orders whose payment was booked, in order: one that was booked twice is there twice.
+    pub(super) async fn payments(&self) -> anyhow::Result<Vec<i64>> {
+        self.numbers("order_id", "payments").await
+    }
+
+    /// The statement that books something for an order: in `parcels` or in `payments`.
+    pub(super) fn book(&self, table: &str) -> String {
         match self {
             Self::Sqlite { prefix, .. } => {
-                format!("INSERT INTO \"{prefix}parcels\" (order_id) VALUES (?1)")
+                format!("INSERT INTO \"{prefix}{table}\" (order_id) VALUES (?1)")
             }
             Self::Postgres { schema, .. } => {
-                format!("INSERT INTO \"{schema}\".parcels (order_id) VALUES ($1)")
+                format!("INSERT INTO \"{schema}\".{table} (order_id) VALUES ($1)")
             }
         }
     }
@@ -148,7 +155,7 @@ impl Shop {
     }
 
     /// Drops the demo's schema, which nobody else uses. An SQLite file is left to its owner.
-    pub(crate) async fn close(self) -> anyhow::Result<()> {
+    pub(super) async fn close(self) -> anyhow::Result<()> {
         if let Self::Postgres { client, schema } = self {
             client
                 .batch_execute(&format!(

@@ -13,8 +13,9 @@ use postroom::{Backoff, Dispatcher, Report, Running, stop_signal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Target};
 use crate::http::{self, App, Auth, Daemon, Sample, Samples};
+use crate::store::DEFAULT_URL;
 use crate::stores::Stores;
 use crate::targets;
 
@@ -56,18 +57,19 @@ impl Arguments {
             config.server.bind = bind;
         }
         config.auth.local_payloads |= self.show_payloads;
-        let url = self.url.as_deref().unwrap_or("sqlite:postroom.db");
+        let untouched = self.url.is_none() && config.stores.is_empty();
+        if config.targets.is_empty() && untouched {
+            // Nobody else can be waiting for these messages: show them.
+            config.targets.push(Target::everything_to_stdout());
+        }
+        config.dispatch.enabled &= !config.targets.is_empty();
+        let url = self.url.as_deref().unwrap_or(DEFAULT_URL);
         let targets = config.targets.clone();
         let daemon = Service::start(config, url, |dispatcher| {
             targets::install(dispatcher, &targets)
         })
         .await?;
-        println!("postroom is at work");
-        for name in daemon.app.stores.names() {
-            println!("  store      {name}");
-        }
-        println!("  dashboard  http://{}/", daemon.address);
-        println!("  API        http://{}/v1/openapi.json", daemon.address);
+        daemon.introduce();
         println!("Ctrl-C stops it.");
         stop_signal().await;
         println!("stopping: finishing what runs");
@@ -138,6 +140,29 @@ impl Service {
             stop,
             serving,
         })
+    }
+
+    /// Says where everything is.
+    fn introduce(&self) {
+        let config = &self.app.config;
+        println!("postroom is at work");
+        for name in self.app.stores.names() {
+            println!("  store      {name}");
+        }
+        println!("  dashboard  http://{}/", self.address);
+        println!("  API        http://{}/v1/openapi.json", self.address);
+        for webhook in &config.webhooks {
+            println!(
+                "  webhooks   http://{}/hooks/{}",
+                self.address, webhook.source
+            );
+        }
+        match config.targets.as_slice() {
+            [] => println!("  dispatch   off: no [[target]] is configured"),
+            _ if !config.dispatch.enabled => println!("  dispatch   off, as configured"),
+            [only] if only.stdout => println!("  dispatch   messages are printed here"),
+            targets => println!("  dispatch   to {} targets", targets.len()),
+        }
     }
 
     /// What became of messages so far.

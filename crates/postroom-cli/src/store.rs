@@ -8,7 +8,8 @@ use postroom::{Options, Postroom};
 
 use crate::secret;
 
-const DEFAULT_URL: &str = "sqlite:postroom.db";
+/// Where everything is when nobody says otherwise.
+pub(crate) const DEFAULT_URL: &str = "sqlite:postroom.db";
 
 /// The arguments that name a store.
 #[derive(Args)]

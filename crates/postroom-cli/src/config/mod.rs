@@ -248,6 +248,19 @@ pub(crate) enum Scheme {
     Hmac,
 }
 
+impl Target {
+    /// Every message of the outbox is printed.
+    pub(crate) fn everything_to_stdout() -> Self {
+        Self {
+            topics: vec!["*".to_owned()],
+            queue: Queue::Outbox,
+            http: None,
+            command: None,
+            stdout: true,
+        }
+    }
+}
+
 impl Default for Server {
     fn default() -> Self {
         Self {

@@ -98,6 +98,7 @@ impl Service {
         install: impl FnOnce(Dispatcher) -> anyhow::Result<Dispatcher>,
     ) -> anyhow::Result<Self> {
         refuse_strangers(&config)?;
+        http::check_webhooks(&config.webhooks)?;
         let metrics = PrometheusBuilder::new().build_recorder();
         let handle = metrics.handle();
         // A process may have one recorder only; the demo has started it already, perhaps.

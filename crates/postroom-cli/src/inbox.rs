@@ -1,25 +1,27 @@
-//! `postroom inbox`: how many messages stand where, dead letters, retention.
+//! `postroom inbox`: messages that came in. Look at them, revive or purge those that failed for good.
 
 use std::time::Duration;
 
-use anyhow::ensure;
-use clap::{Args, Subcommand};
-use postroom::{Inbox, InboxKeys, InboxMessage, InboxMessageId, InboxState, List, WorkItemId};
-use serde_json::json;
+use anyhow::{Context, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use postroom::{
+    DeadFilter, ErrorKind, Inbox, InboxKeys, InboxMessage, InboxMessageId, InboxState, List,
+    Postroom,
+};
+use serde_json::{Value, json};
 
-use crate::outbox::tell;
+use crate::list::Filter;
 use crate::store::StoreArguments;
-use crate::{age, progress, table};
+use crate::{age, audit, dead, out, outbox, progress, show, table};
 
-/// Look at the inbox, revive or purge dead messages, forget old done ones
+/// Look at the inbox, revive or purge its dead messages
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  postroom inbox counts --json
-  postroom inbox dead
+  postroom inbox list --state dead
+  postroom inbox show stripe evt_1
   postroom inbox revive --source stripe evt_1 evt_2
-  postroom inbox purge --older-than 90d     forget what died more than 90 days ago
-  postroom inbox cleanup --older-than 30d   forget what was done more than 30 days ago
+  postroom inbox purge --older-than 90d --yes
 
 A message is named by the id that its sender gave it. Without --source, every sender's message with \
 that id is meant.")]
@@ -37,201 +39,401 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count the messages in each state
-    Counts,
-
-    /// List dead messages: those that failed for good
+    /// List messages of the inbox, newest first
     #[command(after_help = "\
-Messages come oldest first. To see more than --limit, give the last work_item_id (see --json) as \
---after. Payloads may hold private data, so they show only with --show-payload, and only as JSON.")]
-    Dead {
-        /// Only this topic
+Examples:
+  postroom inbox list                                    the last 50 messages
+  postroom inbox list --state processing --older-than 10m
+  postroom inbox list --state dead --source stripe --json
+
+To see more than --limit, give what the last line says, or as JSON `next`, as --after. Messages that were \
+only seen, never enqueued, have no such id and are on the first page only. Payloads may hold private data: they show \
+only with --show-payload, and only as JSON.")]
+    List {
+        /// Only messages in this state
+        #[arg(long, value_enum, default_value_t = Wanted::All)]
+        state: Wanted,
+
+        /// Only messages of this sender
         #[arg(long)]
-        topic: Option<String>,
+        source: Option<String>,
 
-        /// Only messages after this work item
-        #[arg(long, value_name = "ID")]
-        after: Option<WorkItemId>,
+        #[command(flatten)]
+        filter: Filter,
+    },
 
-        /// At most so many, 1 to 10000
-        #[arg(long, default_value_t = 50, value_name = "COUNT")]
-        limit: u32,
+    /// Show one message of the inbox, and what will happen to it next
+    #[command(after_help = "\
+Examples:
+  postroom inbox show stripe evt_1
+  postroom inbox show stripe evt_1 --show-payload --json
 
-        /// Include payloads and headers
-        #[arg(long, requires = "json")]
+The exit code is 1 when no such message has arrived, or it was forgotten by `cleanup`.")]
+    Show {
+        /// Who sent it
+        source: String,
+
+        /// The id that the sender gave it
+        message_id: String,
+
+        /// Include payload and headers
+        #[arg(long)]
         show_payload: bool,
     },
 
     /// Make dead messages ready again, with a fresh budget of attempts
-    Revive {
-        /// Who sent them [default: anybody]
-        #[arg(long)]
-        source: Option<String>,
+    #[command(after_help = "\
+Examples:
+  postroom inbox revive evt_1                       whoever sent it
+  postroom inbox revive --source stripe evt_1 evt_2
+  postroom inbox revive --source stripe --older-than 1h --dry-run
+  postroom inbox revive --all
 
-        /// The messages, by the ids that their sender gave them
-        #[arg(required = true, value_name = "MESSAGE_ID")]
-        ids: Vec<String>,
+Exit code 1 when none of the ids that were named is a dead message. What was done is in the audit trail.")]
+    Revive {
+        #[command(flatten)]
+        which: Which,
+
+        /// Only say how many
+        #[arg(long)]
+        dry_run: bool,
     },
 
     /// Delete dead messages for good, and forget that they ever arrived
-    Purge {
-        /// Who sent them [default: anybody]
-        #[arg(long, requires = "ids")]
-        source: Option<String>,
+    #[command(after_help = "\
+Examples:
+  postroom inbox purge --source stripe evt_1
+  postroom inbox purge --older-than 90d --dry-run
+  postroom inbox purge --all --yes
 
+After this, the same message counts as new when it arrives again. It asks before it deletes; where nobody \
+can answer, --yes is needed. Exit code 1 when none of the ids that were named is a dead message. What was \
+done is in the audit trail.")]
+    Purge {
         #[command(flatten)]
         which: Which,
-    },
 
-    /// Forget messages that were done and last arrived long ago: after that they count as new
-    #[command(after_help = "\
-Keep messages for longer than any sender may repeat them. On PostgreSQL this also prepares the archive's \
-partitions for the coming days: run it daily, with the rights of the tables' owner.")]
-    Cleanup {
-        /// How long a done message is remembered, such as 30d
-        #[arg(long, value_parser = age::parse, value_name = "AGE")]
-        older_than: Duration,
-    },
+        /// Only say how many
+        #[arg(long)]
+        dry_run: bool,
 
-    /// Free expired leases. Claims do that by themselves; this only tidies the numbers
-    Reap,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
-/// Dead messages, by id or by age.
+#[derive(Clone, Copy, ValueEnum)]
+enum Wanted {
+    Seen,
+    Processing,
+    Done,
+    Dead,
+    All,
+}
+
+/// Dead messages, by id or by what they have in common.
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = true)]
 struct Which {
     /// The messages, by the ids that their sender gave them
-    #[arg(value_name = "MESSAGE_ID")]
+    #[arg(value_name = "MESSAGE_ID", conflicts_with_all = ["older_than", "topic", "all"])]
     ids: Vec<String>,
 
-    /// Or all that have been dead for longer than this: 90s, 15m, 36h, 7d; 0s means all
+    /// Those of this sender
+    #[arg(long)]
+    source: Option<String>,
+
+    /// Those that have been dead for longer than this: 90s, 15m, 36h, 7d
     #[arg(long, value_parser = age::parse, value_name = "AGE")]
     older_than: Option<Duration>,
+
+    /// Those of this topic
+    #[arg(long)]
+    topic: Option<String>,
+
+    /// All of them
+    #[arg(long, conflicts_with_all = ["older_than", "topic", "source"])]
+    all: bool,
+}
+
+impl Which {
+    fn filter(&self) -> DeadFilter {
+        let mut filter = DeadFilter::all();
+        if let Some(source) = &self.source {
+            filter = filter.source(source);
+        }
+        if let Some(age) = self.older_than {
+            filter = filter.older_than(age);
+        }
+        if let Some(topic) = &self.topic {
+            filter = filter.topic(topic);
+        }
+        filter
+    }
+
+    /// How many dead messages are meant.
+    async fn count(&self, inbox: &Inbox) -> anyhow::Result<u64> {
+        if self.ids.is_empty() {
+            return Ok(inbox.count_dead(&self.filter()).await?);
+        }
+        let mut count = 0;
+        for id in &self.ids {
+            let found = match &self.source {
+                Some(source) => inbox.get(&InboxMessageId::new(source, id)).await?,
+                None => match inbox.get_bare(id).await {
+                    Err(error) if matches!(error.kind(), ErrorKind::NotFound { .. }) => None,
+                    found => Some(found?),
+                },
+            };
+            count += u64::from(found.is_some_and(|message| message.state == InboxState::Dead));
+        }
+        Ok(count)
+    }
+
+    /// The messages that were named, as the audit trail calls them.
+    fn named(&self) -> Vec<String> {
+        let named = self.ids.iter().map(|id| match &self.source {
+            Some(source) => InboxMessageId::new(source, id).to_string(),
+            None => id.clone(),
+        });
+        named.collect()
+    }
+
+    /// What the audit trail calls them.
+    fn subject(&self) -> String {
+        let source = self.source.iter().map(|source| format!("source={source}"));
+        let age = self.older_than.iter();
+        let age = age.map(|age| format!("older_than={}s", age.as_secs()));
+        let topic = self.topic.iter().map(|topic| format!("topic={topic}"));
+        let parts: Vec<String> = source.chain(topic).chain(age).collect();
+        audit::subject(&self.named(), &parts)
+    }
+
+    /// Ids that name nothing dead are a mistake worth an exit code.
+    fn expect_some(&self, count: u64) -> anyhow::Result<()> {
+        ensure!(
+            self.ids.is_empty() || count > 0,
+            "none of these is a dead message; `postroom inbox list --state dead` lists those that are"
+        );
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Act {
+    Revive,
+    Purge,
+}
+
+impl Act {
+    fn done(self) -> &'static str {
+        match self {
+            Self::Revive => "revived",
+            Self::Purge => "purged",
+        }
+    }
 }
 
 impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let inbox = self.store.open().await?.inbox();
+        let room = self.store.open().await?;
+        let json = self.json;
         match self.command {
-            Command::Counts => counts(&inbox, self.json).await,
-            Command::Dead {
-                topic,
-                after,
-                limit,
+            Command::List {
+                state,
+                source,
+                filter,
+            } => list(&room.inbox(), state, source, &filter, json).await,
+            Command::Show {
+                source,
+                message_id,
                 show_payload,
             } => {
-                let mut list = List::new(InboxState::Dead).limit(limit);
-                if let Some(topic) = topic {
-                    list = list.topic(topic);
-                }
-                if let Some(after) = after {
-                    list = list.after(after);
-                }
-                dead(&inbox.list(&list).await?, self.json, show_payload)
+                let id = InboxMessageId::new(source, message_id);
+                show(&room, &id, show_payload, json).await
             }
-            Command::Revive { source, ids } => {
-                let keys = Keys::new(source.as_deref(), &ids);
-                let revived = inbox.revive(keys.borrow()).await? as u64;
-                tell(self.json, "revived", revived);
-                expect_some(revived)
+            Command::Revive { which, dry_run } => {
+                act(&room, Act::Revive, &which, dry_run, json).await
             }
             Command::Purge {
-                source: _,
-                which:
-                    Which {
-                        older_than: Some(age),
-                        ..
-                    },
+                which,
+                dry_run,
+                yes,
             } => {
-                let spinner = progress::spinner("purging");
-                let purged = inbox.purge_older_than(age).await;
-                spinner.finish_and_clear();
-                tell(self.json, "purged", purged?);
-                Ok(())
-            }
-            Command::Purge { source, which } => {
-                let keys = Keys::new(source.as_deref(), &which.ids);
-                let purged = inbox.purge(keys.borrow()).await?;
-                tell(self.json, "purged", purged);
-                expect_some(purged)
-            }
-            Command::Cleanup { older_than } => {
-                let spinner = progress::spinner("cleaning up");
-                let forgotten = inbox.cleanup(older_than).await;
-                spinner.finish_and_clear();
-                tell(self.json, "forgotten", forgotten?);
-                Ok(())
-            }
-            Command::Reap => {
-                tell(self.json, "reaped", inbox.reap().await?);
-                Ok(())
+                if !dry_run && !yes {
+                    dead::confirm(which.count(&room.inbox()).await?)?;
+                }
+                act(&room, Act::Purge, &which, dry_run, json).await
             }
         }
     }
 }
 
-/// Message ids with their source, or bare.
-enum Keys<'a> {
-    Typed(Vec<InboxMessageId>),
-    Bare(Vec<&'a str>),
-}
-
-impl<'a> Keys<'a> {
-    fn new(source: Option<&str>, ids: &'a [String]) -> Self {
-        match source {
-            Some(source) => Self::Typed(
-                ids.iter()
-                    .map(|id| InboxMessageId::new(source, id))
-                    .collect(),
-            ),
-            None => Self::Bare(ids.iter().map(String::as_str).collect()),
-        }
+async fn list(
+    inbox: &Inbox,
+    wanted: Wanted,
+    source: Option<String>,
+    filter: &Filter,
+    json: bool,
+) -> anyhow::Result<()> {
+    let list = match wanted {
+        Wanted::All => List::any(),
+        Wanted::Seen => List::new(InboxState::Seen),
+        Wanted::Processing => List::new(InboxState::Processing),
+        Wanted::Done => List::new(InboxState::Done),
+        Wanted::Dead => List::new(InboxState::Dead),
+    };
+    let mut list = filter.apply(list);
+    if let Some(source) = source {
+        list = list.source(source);
     }
-
-    fn borrow(&self) -> InboxKeys<'_> {
-        match self {
-            Self::Typed(ids) => InboxKeys::Typed(ids),
-            Self::Bare(ids) => InboxKeys::Bare(ids),
-        }
-    }
-}
-
-async fn counts(inbox: &Inbox, json: bool) -> anyhow::Result<()> {
-    let counts = inbox.counts().await?;
+    let messages = inbox.list(&list).await?;
+    let last = messages.last().and_then(|message| message.work_item_id);
     if json {
-        println!(
-            "{}",
-            json!({"seen": counts.seen, "processing": counts.processing, "done": counts.done, "dead": counts.dead})
-        );
-        return Ok(());
+        let messages = messages
+            .iter()
+            .map(|message| as_json(message, filter.show_payload));
+        out::json(&filter.page(messages.collect(), last))?;
+    } else if messages.is_empty() {
+        out::line("no such messages")?;
+    } else {
+        print(&messages)?;
+        filter.tell_more(messages.len(), last)?;
     }
-    let rows = [
-        ("seen", counts.seen),
-        ("processing", counts.processing),
-        ("done", counts.done),
-        ("dead", counts.dead),
-    ];
-    table::print(
-        ["state", "messages"],
-        &rows.map(|(state, count)| [state.to_owned(), count.to_string()]),
-    )?;
     Ok(())
 }
 
-fn dead(messages: &[InboxMessage], json: bool, show_payload: bool) -> anyhow::Result<()> {
+async fn show(
+    room: &Postroom,
+    id: &InboxMessageId,
+    show_payload: bool,
+    json: bool,
+) -> anyhow::Result<()> {
+    let message = room.inbox().get(id).await?.with_context(|| {
+        format!("the inbox knows no message {id}; `postroom inbox list` shows what is there")
+    })?;
+    let next = next(&message);
+    let history = audit::of(room, &id.to_string()).await?;
     if json {
-        let messages: Vec<_> = messages
-            .iter()
-            .map(|message| as_json(message, show_payload))
-            .collect();
-        println!("{}", serde_json::to_string_pretty(&messages)?);
+        let mut value = as_json(&message, show_payload);
+        value["next"] = json!(next);
+        value["audit"] = history.iter().map(audit::as_json).collect();
+        out::json(&value)?;
         return Ok(());
     }
-    if messages.is_empty() {
-        println!("no dead messages");
-        return Ok(());
+    let mut facts = vec![
+        ("source", Some(message.id.source.clone())),
+        ("message id", Some(message.id.message_id.clone())),
+        ("work item", message.work_item_id.map(|id| id.to_string())),
+        ("topic", message.topic.clone()),
+        ("state", Some(state(message.state).to_owned())),
+        ("correlation", message.correlation_id.clone()),
+        ("hash", message.hash.as_deref().map(hex)),
+        ("first seen", Some(show::moment(message.first_seen))),
+        ("last seen", Some(show::moment(message.last_seen))),
+        ("due", message.due_time.map(show::moment)),
+    ];
+    facts.extend(show::progress_facts(&message.progress));
+    facts.push(("next", Some(next)));
+    table::facts(&facts)?;
+    audit::print(&history)?;
+    if show_payload {
+        let headers = message.headers.iter();
+        show::print_content(
+            message.payload.as_deref(),
+            headers.map(|(name, value)| format!("{name}: {value}")),
+        )?;
     }
+    Ok(())
+}
+
+/// What will happen to the message.
+fn next(message: &InboxMessage) -> String {
+    let progress = &message.progress;
+    match (message.state, &message.topic) {
+        (InboxState::Done, _) => {
+            "nothing: it is done, and further arrivals are duplicates".to_owned()
+        }
+        (InboxState::Dead, _) => format!(
+            "nothing: it is dead; revive with: postroom inbox revive --source {} {}",
+            message.id.source, message.id.message_id
+        ),
+        (InboxState::Seen, _) | (_, None) => {
+            "nothing by itself: it was seen, and not enqueued".to_owned()
+        }
+        (InboxState::Processing, Some(topic)) => {
+            if progress
+                .locked_until
+                .is_some_and(|until| age::until(until).is_some())
+            {
+                show::in_flight(progress)
+            } else {
+                show::ready(progress, topic)
+            }
+        }
+    }
+}
+
+async fn act(
+    room: &Postroom,
+    act: Act,
+    which: &Which,
+    dry_run: bool,
+    json: bool,
+) -> anyhow::Result<()> {
+    let inbox = room.inbox();
+    if dry_run {
+        let count = which.count(&inbox).await?;
+        dead::tell(act.done(), count, true, json)?;
+        return which.expect_some(count);
+    }
+    let count = match &which.source {
+        _ if which.ids.is_empty() => act_on_all(&inbox, act, which).await?,
+        Some(source) => {
+            let ids = which.ids.iter();
+            let ids: Vec<_> = ids.map(|id| InboxMessageId::new(source, id)).collect();
+            settle(&inbox, act, InboxKeys::Typed(&ids)).await?
+        }
+        None => {
+            let ids: Vec<&str> = which.ids.iter().map(String::as_str).collect();
+            settle(&inbox, act, InboxKeys::Bare(&ids)).await?
+        }
+    };
+    if count > 0 {
+        let action = match act {
+            Act::Revive => "inbox.revive",
+            Act::Purge => "inbox.purge",
+        };
+        let detail = audit::detail(&which.named());
+        audit::record(room, action, &which.subject(), count, detail).await?;
+    }
+    dead::tell(act.done(), count, false, json)?;
+    which.expect_some(count)
+}
+
+/// Works on all that match, under a bar that follows what is left.
+async fn act_on_all(inbox: &Inbox, act: Act, which: &Which) -> anyhow::Result<u64> {
+    let filter = which.filter();
+    let total = inbox.count_dead(&filter).await?;
+    let left = || inbox.count_dead(&filter);
+    let work = async {
+        match act {
+            Act::Revive => inbox.revive_matching(&filter).await,
+            Act::Purge => inbox.purge_matching(&filter).await,
+        }
+    };
+    Ok(progress::followed(act.done(), total, work, left).await?)
+}
+
+async fn settle(inbox: &Inbox, act: Act, keys: InboxKeys<'_>) -> anyhow::Result<u64> {
+    Ok(match act {
+        Act::Revive => inbox.revive(keys).await? as u64,
+        Act::Purge => inbox.purge(keys).await?,
+    })
+}
+
+fn print(messages: &[InboxMessage]) -> std::io::Result<()> {
     let rows: Vec<_> = messages
         .iter()
         .map(|message| {
@@ -239,38 +441,42 @@ fn dead(messages: &[InboxMessage], json: bool, show_payload: bool) -> anyhow::Re
                 message.id.source.clone(),
                 message.id.message_id.clone(),
                 message.topic.clone().unwrap_or_default(),
+                state(message.state).to_owned(),
+                age::since(message.first_seen),
                 message.progress.attempt_count.to_string(),
-                message
-                    .progress
-                    .processed_at
-                    .map(age::since)
-                    .unwrap_or_default(),
                 message.progress.last_error.clone().unwrap_or_default(),
             ]
         })
         .collect();
     table::print(
-        ["source", "message id", "topic", "retries", "died", "error"],
+        [
+            "source",
+            "message id",
+            "topic",
+            "state",
+            "first seen",
+            "retries",
+            "error",
+        ],
         &rows,
-    )?;
-    Ok(())
+    )
 }
 
-fn as_json(message: &InboxMessage, show_payload: bool) -> serde_json::Value {
+/// A message for programs. Payload and headers are in it only when somebody asked for them.
+fn as_json(message: &InboxMessage, show_payload: bool) -> Value {
     let mut value = json!({
-        "work_item_id": message.work_item_id.map(|id| id.to_string()),
         "source": message.id.source,
         "message_id": message.id.message_id,
+        "work_item_id": message.work_item_id.map(|id| id.to_string()),
         "topic": message.topic,
+        "state": state(message.state),
         "correlation_id": message.correlation_id,
+        "hash": message.hash.as_deref().map(hex),
         "first_seen": age::stamp(message.first_seen),
         "last_seen": age::stamp(message.last_seen),
-        "died_at": message.progress.processed_at.map(age::stamp),
-        "worker": message.progress.processed_by,
-        "attempt_count": message.progress.attempt_count,
-        "delivery_count": message.progress.delivery_count,
-        "error": message.progress.last_error,
+        "due_at": message.due_time.map(age::stamp),
     });
+    outbox::add_progress(&mut value, &message.progress);
     if show_payload {
         value["payload"] = json!(message.payload);
         value["headers"] = json!(message.headers);
@@ -278,11 +484,15 @@ fn as_json(message: &InboxMessage, show_payload: bool) -> serde_json::Value {
     value
 }
 
-/// Ids that name nothing dead are a mistake worth an exit code.
-fn expect_some(count: u64) -> anyhow::Result<()> {
-    ensure!(
-        count > 0,
-        "none of these is a dead message; `postroom inbox dead` lists those that are"
-    );
-    Ok(())
+fn state(state: InboxState) -> &'static str {
+    match state {
+        InboxState::Seen => "seen",
+        InboxState::Processing => "processing",
+        InboxState::Done => "done",
+        InboxState::Dead => "dead",
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,15 +1,27 @@
 //! The binary `postroom`: its arguments, and which command each of them is.
 
 mod age;
+mod audit;
+mod bench;
+mod cleanup;
+mod completions;
 mod config;
+mod dead;
 mod demo;
+mod doctor;
+mod enqueue;
 mod http;
 mod inbox;
+mod join;
+mod list;
+mod out;
 mod outbox;
 mod progress;
 mod schema;
 mod secret;
 mod serve;
+mod show;
+mod stats;
 mod store;
 mod stores;
 mod table;
@@ -31,14 +43,20 @@ use tracing_subscriber::EnvFilter;
     after_help = "\
 Examples:
   postroom demo                                see it work, on a temporary file
+  postroom serve                               run it: dispatch, HTTP API, dashboard
+  postroom enqueue order.created '{\"id\":7}'    put a message into the outbox
+  postroom stats --watch                       how many messages stand where
+  postroom dead list                           what has failed for good, and why
+  postroom dead replay --all                   try all of it again
+  postroom doctor                              is anything wrong, and what to do about it
   postroom schema deploy --url sqlite:app.db   create or upgrade the tables
-  postroom schema print --dialect postgres     the SQL, for your own migrations
-  postroom outbox counts --url postgres://app@localhost/shop
-  postroom outbox dead --json                  what has failed for good, and why
-  postroom outbox replay --older-than 0s       try all of it again
 
-Most commands take the database from --url or from the variable POSTROOM_URL. A password is best kept \
-in that variable: command lines can be read by others. No command ever prints one."
+Commands find the store as `postroom serve` does: --url, or else what postroom.toml names, or else the \
+variable POSTROOM_URL, or else the file postroom.db. A password is best kept in a variable: command lines \
+can be read by others. No command ever prints one, nor what messages carry, unless asked by --show-payload.
+
+Exit codes: 0 it is done; 1 it is not, and stderr says why and what to do (for `doctor`: something was \
+found); 2 the command line was not understood. With --json, stdout holds one JSON document."
 )]
 struct Arguments {
     /// Write logs to stderr: off, error, warn, info, debug, or a filter such as `postroom=debug`.
@@ -55,9 +73,18 @@ enum Command {
     Serve(serve::Arguments),
     Config(config::Arguments),
     Demo(demo::Arguments),
-    Schema(schema::Arguments),
-    Outbox(outbox::Arguments),
+    Enqueue(enqueue::Arguments),
+    List(list::Arguments),
+    Show(show::Arguments),
+    Dead(dead::Arguments),
     Inbox(inbox::Arguments),
+    Join(join::Arguments),
+    Stats(stats::Arguments),
+    Doctor(doctor::Arguments),
+    Cleanup(cleanup::Arguments),
+    Schema(schema::Arguments),
+    Bench(bench::Arguments),
+    Completions(completions::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -69,7 +96,7 @@ fn main() -> ExitCode {
         Err(usage) => return tell_usage(&usage),
     };
     match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -81,7 +108,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     start_logs(arguments.log.as_deref())?;
     // Whoever has installed another one first may keep it.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -92,13 +119,23 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         .context("no threads could be started")?;
     runtime.block_on(async {
         match arguments.command {
-            Command::Serve(serve) => serve.run().await,
-            Command::Config(config) => config.run().await,
-            Command::Demo(demo) => demo.run().await,
-            Command::Schema(schema) => schema.run().await,
-            Command::Outbox(outbox) => outbox.run().await,
-            Command::Inbox(inbox) => inbox.run().await,
+            Command::Serve(serve) => serve.run().await?,
+            Command::Config(config) => config.run().await?,
+            Command::Demo(demo) => demo.run().await?,
+            Command::Enqueue(enqueue) => enqueue.run().await?,
+            Command::List(list) => list.run().await?,
+            Command::Show(show) => show.run().await?,
+            Command::Dead(dead) => dead.run().await?,
+            Command::Inbox(inbox) => inbox.run().await?,
+            Command::Join(join) => join.run().await?,
+            Command::Stats(stats) => stats.run().await?,
+            Command::Doctor(doctor) => return doctor.run().await,
+            Command::Cleanup(cleanup) => cleanup.run().await?,
+            Command::Schema(schema) => schema.run().await?,
+            Command::Bench(bench) => bench.run().await?,
+            Command::Completions(completions) => completions.run()?,
         }
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -154,7 +191,16 @@ fn advice(error: &anyhow::Error) -> Option<String> {
         (_, Some("url")) => {
             Some("--url sqlite:app.db, or --url postgres://user@host/database".to_owned())
         }
-        (_, Some(param)) => Some(format!("another value for --{}", param.replace('_', "-"))),
+        (_, Some("idempotency_key")) => {
+            Some("another --key, or the message that this one stands for".to_owned())
+        }
+        (
+            _,
+            Some(
+                flag @ ("schema" | "outbox_table" | "inbox_table" | "join_table"
+                | "join_member_table" | "limit" | "older_than" | "newer_than" | "source"),
+            ),
+        ) => Some(format!("another value for --{}", flag.replace('_', "-"))),
         (postroom::ErrorKind::Transient, _) => Some(
             "again later, and check that the database runs and that --url or POSTROOM_URL is right"
                 .to_owned(),

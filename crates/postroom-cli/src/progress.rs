@@ -21,3 +21,31 @@ pub(crate) fn bar(what: &'static str, count: u64) -> ProgressBar {
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(count).with_style(style).with_message(what)
 }
+
+/// Waits for work that says nothing while it goes on, under a bar that asks now and then how much is
+/// left. Nobody is asked when nobody looks.
+pub(crate) async fn followed<T, L, E>(
+    what: &'static str,
+    count: u64,
+    work: impl Future<Output = T>,
+    left: impl Fn() -> L,
+) -> T
+where
+    L: Future<Output = Result<u64, E>>,
+{
+    const PAUSE: Duration = Duration::from_millis(500);
+    let bar = bar(what, count);
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(PAUSE, &mut work).await {
+            bar.finish_and_clear();
+            return done;
+        }
+        if bar.is_hidden() {
+            continue;
+        }
+        if let Ok(left) = left().await {
+            bar.set_position(count.saturating_sub(left));
+        }
+    }
+}

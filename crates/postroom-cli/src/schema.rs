@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
-use postroom::Operation;
+use postroom::{Operation, Options};
+use serde_json::json;
 
-use crate::progress;
 use crate::store::StoreArguments;
+use crate::{out, progress};
 
 /// Print, create, upgrade or check the tables
 #[derive(Args)]
@@ -28,6 +29,10 @@ pub(crate) struct Arguments {
 enum Command {
     /// Print the whole schema as one SQL script. No database is asked
     #[command(after_help = "\
+Examples:
+  postroom schema print --dialect sqlite > schema.sql
+  postroom schema print --dialect postgres --schema messaging | psql -1 -v ON_ERROR_STOP=1 app
+
 The script is for an empty database. Run it in your own migration, then `postroom schema verify` \
 passes: it records its versions just as `deploy` does.")]
     Print {
@@ -38,6 +43,10 @@ passes: it records its versions just as `deploy` does.")]
 
     /// Print the statements of every operation, for workers in other languages. No database is asked
     #[command(after_help = "\
+Examples:
+  postroom schema statements --dialect sqlite
+  postroom schema statements --dialect postgres --schema messaging
+
 Each operation is one transaction. On PostgreSQL it is one call of a function; on SQLite it may be \
 several statements (use BEGIN IMMEDIATE). The parameters of an operation are numbered through all of \
 its statements; the line above a statement says which of them are its ?1, ?2 and so on.")]
@@ -49,12 +58,31 @@ its statements; the line above a statement says which of them are its ?1, ?2 and
 
     /// Create the schema, or bring an older one up to date
     #[command(after_help = "\
+Examples:
+  postroom schema deploy --url sqlite:app.db
+  postroom schema deploy --config postroom.toml --store shop
+
 Doing it again changes nothing, many may do it at once, and nothing is ever dropped. It needs the right \
 to create tables; everyday work does not.")]
-    Deploy,
+    Deploy {
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
 
     /// Check that the schema is there, complete, and this version's. Exit code 1 when it is not
-    Verify,
+    #[command(after_help = "\
+Examples:
+  postroom schema verify --url postgres://app@localhost/shop && echo ready
+  postroom schema verify --json
+
+Exit code 0 when everything is as it should be, 1 when something is missing, older, newer, or changed by \
+hand; then stderr says what, and what to do.")]
+    Verify {
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -67,44 +95,49 @@ impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Print { dialect } => {
-                let script = self
-                    .store
-                    .options_for(kind(dialect, &self.store))
-                    .schema_sql()?;
+                let script = options(dialect, &self.store)?.schema_sql()?;
                 std::io::stdout().write_all(script.as_bytes())?;
             }
             Command::Statements { dialect } => {
-                let operations = self
-                    .store
-                    .options_for(kind(dialect, &self.store))
-                    .operations()?;
+                let operations = options(dialect, &self.store)?.operations()?;
                 print_operations(&operations)?;
             }
-            Command::Deploy => {
-                let room = self.store.create().await?;
+            Command::Deploy { json } => {
+                let room = self.store.place()?.create().await?;
                 let spinner = progress::spinner("deploying");
                 let deployed = room.deploy().await;
                 spinner.finish_and_clear();
                 deployed?;
-                println!("deployed {}", room.identifier());
+                if json {
+                    out::json(&json!({ "store": room.identifier(), "deployed": true }))?;
+                } else {
+                    out::line(format_args!("deployed {}", room.identifier()))?;
+                }
             }
-            Command::Verify => {
+            Command::Verify { json } => {
                 let room = self.store.open().await?;
                 room.verify().await?;
-                println!("the schema of {} is complete", room.identifier());
+                if json {
+                    out::json(&json!({ "store": room.identifier(), "complete": true }))?;
+                } else {
+                    out::line(format_args!(
+                        "the schema of {} is complete",
+                        room.identifier()
+                    ))?;
+                }
             }
         }
         Ok(())
     }
 }
 
-/// A URL of the right kind; nobody connects to it.
-fn kind(dialect: Option<Dialect>, store: &StoreArguments) -> &str {
-    match dialect {
-        Some(Dialect::Postgres) => "postgres:",
-        Some(Dialect::Sqlite) => "sqlite:",
-        None => store.url(),
-    }
+/// Options of the right kind; nobody connects with them.
+fn options(dialect: Option<Dialect>, store: &StoreArguments) -> anyhow::Result<Options> {
+    Ok(match dialect {
+        Some(Dialect::Postgres) => store.at("postgres:").options,
+        Some(Dialect::Sqlite) => store.at("sqlite:").options,
+        None => store.place()?.options,
+    })
 }
 
 fn print_operations(operations: &[Operation]) -> std::io::Result<()> {

@@ -1,57 +1,9 @@
-//! The real binary, run as a user would run it.
+//! The demo, the schema, the guides, and what no command may show.
 
-use std::process::Command;
-use std::time::Duration;
+mod binary;
 
-use postroom::{Inbound, Message, OwnerToken, Postroom, WorkItemId};
+use binary::{finish, on, postroom};
 use testkit::{Backend, Fixture};
-
-/// What a run of the binary left.
-struct Run {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-fn postroom(arguments: &[&str]) -> Run {
-    let output = Command::new(env!("CARGO_BIN_EXE_postroom"))
-        .args(arguments)
-        .env_remove("POSTROOM_URL")
-        .env_remove("RUST_LOG")
-        .output()
-        .expect("the binary runs");
-    Run {
-        code: output.status.code().expect("an exit code"),
-        out: String::from_utf8(output.stdout).expect("UTF-8"),
-        err: String::from_utf8(output.stderr).expect("UTF-8"),
-    }
-}
-
-impl Run {
-    fn ok(self) -> String {
-        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
-        self.out
-    }
-
-    fn refused(self, reason: &str) {
-        assert_eq!(self.code, 1, "{}{}", self.out, self.err);
-        assert!(
-            self.err.contains(reason),
-            "expected {reason:?} in {:?}",
-            self.err
-        );
-    }
-}
-
-/// Runs a command on a fixture's store.
-fn on(fixture: &Fixture, arguments: &[&str]) -> Run {
-    let mut all = arguments.to_vec();
-    all.extend(["--url", &fixture.url]);
-    if let Some(schema) = &fixture.schema {
-        all.extend(["--schema", schema]);
-    }
-    postroom(&all)
-}
 
 mod demo {
     use super::*;
@@ -95,13 +47,14 @@ mod demo {
         let out = postroom(&["demo", "--orders", "10", "--url", &url]).ok();
         let hint = out
             .lines()
-            .find_map(|line| line.trim().strip_prefix("postroom outbox counts "))
+            .find_map(|line| line.trim().strip_prefix("postroom stats "))
             .expect("a hint");
-        let mut arguments = vec!["outbox", "counts", "--json"];
+        let mut arguments = vec!["stats", "--json"];
         arguments.extend(hint.split(' '));
+        let stats = postroom(&arguments).json();
         assert_eq!(
-            postroom(&arguments).ok().trim(),
-            r#"{"dead":0,"done":13,"in_flight":0,"ready":0}"#
+            (&stats["outbox"]["done"], &stats["outbox"]["ready"]),
+            (&13.into(), &0.into())
         );
     }
 }
@@ -135,7 +88,7 @@ mod schema {
 
     async fn verify_on_an_empty_database_says_what_to_do(fixture: Fixture) {
         on(&fixture, &["schema", "verify"]).refused("run `deploy()` or `postroom schema deploy`");
-        on(&fixture, &["outbox", "counts"]).refused("postroom schema deploy");
+        on(&fixture, &["stats"]).refused("postroom schema deploy");
     }
 
     async fn deploy_twice_then_verify(fixture: Fixture) {
@@ -199,181 +152,6 @@ mod schema {
         verify_on_an_empty_database_says_what_to_do,
         deploy_twice_then_verify
     );
-}
-
-mod outbox {
-    use super::*;
-
-    async fn dead_messages_are_listed_replayed_and_purged(fixture: Fixture) {
-        let ids = kill(&fixture.room, 3).await;
-        let first = ids[0].to_string();
-
-        let table = on(&fixture, &["outbox", "dead"]).ok();
-        assert!(
-            table.contains(&first) && table.contains("no such street"),
-            "{table}"
-        );
-        assert!(!table.contains("private"), "payloads do not show unasked");
-        let json = on(
-            &fixture,
-            &["outbox", "dead", "--json", "--show-payload", "--limit", "1"],
-        )
-        .ok();
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        assert_eq!(
-            (&json[0]["id"], &json[0]["payload"]),
-            (&first.as_str().into(), &"private".into())
-        );
-        assert_eq!(json.as_array().map(Vec::len), Some(1));
-
-        assert_eq!(
-            on(&fixture, &["outbox", "replay", &first]).ok(),
-            "replayed 1 message\n"
-        );
-        on(&fixture, &["outbox", "replay", &first]).refused("1 of 1 ids are not dead");
-        assert_eq!(
-            on(
-                &fixture,
-                &["outbox", "purge", "--older-than", "1d", "--json"]
-            )
-            .ok(),
-            "{\"purged\":0}\n"
-        );
-        assert_eq!(
-            on(&fixture, &["outbox", "purge", &ids[1].to_string()]).ok(),
-            "purged 1 message\n"
-        );
-        assert_eq!(
-            on(&fixture, &["outbox", "replay", "--older-than", "1h"]).ok(),
-            "replayed 0 messages\n"
-        );
-        assert_eq!(
-            on(&fixture, &["outbox", "replay", "--older-than", "0s"]).ok(),
-            "replayed 1 message\n"
-        );
-        let counts = on(&fixture, &["outbox", "counts"]).ok();
-        assert_eq!(
-            counts,
-            "state      messages\nready      2\nin flight  0\ndone       0\ndead       0\n"
-        );
-    }
-
-    async fn cleanup_and_reap_say_how_many(fixture: Fixture) {
-        let owner = OwnerToken::new();
-        fixture
-            .room
-            .outbox()
-            .enqueue(&Message::new("order.created", "{}"))
-            .await
-            .expect("enqueue");
-        let claimed = fixture
-            .room
-            .outbox()
-            .claim(owner, Duration::from_secs(30), 1)
-            .await
-            .expect("claim");
-        fixture
-            .room
-            .outbox()
-            .ack(owner, &[claimed[0].id])
-            .await
-            .expect("ack");
-        assert_eq!(
-            on(&fixture, &["outbox", "cleanup", "--older-than", "1d"]).ok(),
-            "deleted 0 messages\n"
-        );
-        assert_eq!(
-            on(&fixture, &["outbox", "reap", "--json"]).ok(),
-            "{\"reaped\":0}\n"
-        );
-        on(&fixture, &["outbox", "cleanup", "--older-than", "0s"]).refused("older_than");
-    }
-
-    async fn kill(room: &Postroom, count: usize) -> Vec<WorkItemId> {
-        let messages = vec![Message::new("order.created", "private"); count];
-        room.outbox()
-            .enqueue_many(&messages)
-            .await
-            .expect("enqueue");
-        let owner = OwnerToken::new();
-        let claimed = room
-            .outbox()
-            .claim(owner, Duration::from_secs(30), count)
-            .await
-            .expect("claim");
-        let mut ids: Vec<WorkItemId> = claimed.iter().map(|message| message.id).collect();
-        ids.sort();
-        room.outbox()
-            .fail(owner, &ids, "no such street")
-            .await
-            .expect("fail");
-        ids
-    }
-
-    testkit::mount!(
-        dead_messages_are_listed_replayed_and_purged,
-        cleanup_and_reap_say_how_many
-    );
-}
-
-mod inbox {
-    use super::*;
-
-    async fn dead_messages_are_listed_revived_and_purged(fixture: Fixture) {
-        let inbox = fixture.room.inbox();
-        for (source, id) in [("bank", "p1"), ("bank", "p2"), ("post", "p1")] {
-            inbox
-                .enqueue(&Inbound::new(source, id, "payment.received", "private"))
-                .await
-                .expect("enqueue");
-        }
-        let owner = OwnerToken::new();
-        let claimed = inbox
-            .claim(owner, Duration::from_secs(30), 3)
-            .await
-            .expect("claim");
-        let ids: Vec<WorkItemId> = claimed
-            .iter()
-            .filter_map(|message| message.work_item_id)
-            .collect();
-        inbox
-            .fail(owner, &ids, "account closed")
-            .await
-            .expect("fail");
-
-        let table = on(&fixture, &["inbox", "dead"]).ok();
-        assert!(
-            table.contains("bank")
-                && table.contains("account closed")
-                && !table.contains("private"),
-            "{table}"
-        );
-        assert_eq!(
-            on(&fixture, &["inbox", "revive", "--source", "bank", "p1"]).ok(),
-            "revived 1 message\n"
-        );
-        on(&fixture, &["inbox", "revive", "p9"]).refused("none of these is a dead message");
-        assert_eq!(
-            on(&fixture, &["inbox", "purge", "p1"]).ok(),
-            "purged 1 message\n",
-            "post's p1"
-        );
-        assert_eq!(
-            on(&fixture, &["inbox", "purge", "--older-than", "0s"]).ok(),
-            "purged 1 message\n"
-        );
-        let counts = on(&fixture, &["inbox", "counts", "--json"]).ok();
-        assert_eq!(
-            counts.trim(),
-            r#"{"dead":0,"done":0,"processing":1,"seen":0}"#
-        );
-        assert_eq!(
-            on(&fixture, &["inbox", "cleanup", "--older-than", "30d"]).ok(),
-            "forgotten 0 messages\n"
-        );
-    }
-
-    testkit::mount!(dead_messages_are_listed_revived_and_purged);
 }
 
 mod guides {
@@ -470,34 +248,6 @@ mod guides {
     }
 }
 
-mod help {
-    use super::*;
-
-    #[test]
-    fn teaches_by_example() {
-        for arguments in [
-            vec!["--help"],
-            vec!["demo", "--help"],
-            vec!["schema", "--help"],
-            vec!["outbox", "--help"],
-        ] {
-            assert!(
-                postroom(&arguments).ok().contains("Examples:"),
-                "{arguments:?}"
-            );
-        }
-        let run = postroom(&["outbox", "purge"]);
-        assert_eq!(run.code, 2);
-        assert!(run.err.contains("--older-than"), "{}", run.err);
-        let run = postroom(&["outbox", "purge", "--older-than", "soon"]);
-        assert!(
-            run.err.contains("such as 90s, 15m, 36h or 7d"),
-            "{}",
-            run.err
-        );
-    }
-}
-
 mod secrets {
     use super::*;
 
@@ -520,10 +270,14 @@ mod secrets {
             &["schema", "deploy"],
             &["schema", "verify"],
             &["schema", "print"],
-            &["outbox", "counts"],
-            &["outbox", "dead"],
-            &["inbox", "counts", "--json"],
-            &["outbox", "--help"],
+            &["stats"],
+            &["list", "--json"],
+            &["dead", "list"],
+            &["inbox", "list", "--json"],
+            &["doctor"],
+            &["bench", "--messages", "100"],
+            &["cleanup", "--older-than", "1d"],
+            &["stats", "--help"],
         ];
         for url in [&good, &unreachable, &in_query, &malformed, &unknown] {
             for command in commands {
@@ -533,17 +287,15 @@ mod secrets {
                 silent(&arguments);
             }
             silent(&["--log", "trace", "demo", "--orders", "10", "--url", url]);
-            silent(&["outbox", "counts", url]);
-            silent(&["outbox", "replay", url]);
-            let run = Command::new(env!("CARGO_BIN_EXE_postroom"))
-                .args(["outbox", "--help"])
-                .env("POSTROOM_URL", url)
-                .output()
-                .expect("the binary runs");
-            assert!(!String::from_utf8_lossy(&run.stdout).contains(PASSWORD));
+            silent(&["stats", url]);
+            silent(&["dead", "replay", url]);
+            for command in [&["stats", "--help"][..], &["doctor"], &["stats"]] {
+                let run = finish(binary::command(command).env("POSTROOM_URL", url));
+                assert!(!run.out.contains(PASSWORD) && !run.err.contains(PASSWORD));
+            }
         }
         assert_eq!(
-            postroom(&["outbox", "counts", "--url", &good, "--schema", schema]).code,
+            postroom(&["stats", "--url", &good, "--schema", schema]).code,
             0
         );
     }

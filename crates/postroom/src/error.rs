@@ -37,6 +37,11 @@ pub enum ErrorKind {
         /// What exists.
         what: &'static str,
     },
+    /// It was used before, for something else. Nothing was written.
+    Conflict {
+        /// The parameter at fault.
+        param: &'static str,
+    },
     /// A bare inbox message id that more than one source has used.
     Ambiguous {
         /// The parameter at fault.
@@ -84,6 +89,7 @@ impl Error {
         match self.kind {
             ErrorKind::InvalidArgument { param }
             | ErrorKind::OutOfRange { param }
+            | ErrorKind::Conflict { param }
             | ErrorKind::Ambiguous { param } => Some(param),
             _ => None,
         }
@@ -130,6 +136,9 @@ impl fmt::Display for Error {
             }
             ErrorKind::OutOfRange { param } => {
                 write!(f, "argument `{param}` is out of range: {}", self.message)
+            }
+            ErrorKind::Conflict { param } => {
+                write!(f, "conflicting argument `{param}`: {}", self.message)
             }
             ErrorKind::Ambiguous { param } => {
                 write!(f, "ambiguous argument `{param}`: {}", self.message)

@@ -6,11 +6,13 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::id::{InboxMessageId, OwnerToken, WorkItemId};
 use crate::inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting, check_id};
+use crate::list::{DeadFilter, List};
 use crate::message::{
     InboxCounts, InboxMessage, InboxState, Message, NAME_LIMIT, Receipt, check_name, headers_text,
     micros,
 };
-use crate::outbox::{List, ack_and_enqueue, ack_in, four_counts};
+use crate::observe::TopicCounts;
+use crate::outbox::{ack_and_enqueue, ack_in, four_counts};
 use crate::sql::{Call, Dialect, Queue, Value};
 use crate::store::{Abandon, CLEANUP_BATCH, Cutoff, Store, Target, positive, retention_micros};
 use crate::tx::{Executor, run_in};
@@ -455,28 +457,33 @@ impl Inbox {
         rows.into_iter().map(InboxMessage::shown).collect()
     }
 
-    /// Messages in one state, by work item: see [`Outbox::list`](crate::Outbox::list). Messages that were
-    /// never enqueued, only seen or marked, have no work item to page by: they are on the first page, as
-    /// far as they fit.
+    /// Messages, by work item: see [`Outbox::list`](crate::Outbox::list). Messages that were never enqueued,
+    /// only seen or marked, have no work item to page by: they come before all others, on the first page,
+    /// and with [`List::newest_first`] after all others, on the last, as far as they fit.
     ///
     /// # Errors
-    /// When `limit` is zero or beyond 10,000.
+    /// As [`Outbox::list`](crate::Outbox::list), and when a text can be no source.
     pub async fn list(&self, list: &List<InboxState>) -> Result<Vec<InboxMessage>, Error> {
-        let codes: &[i64] = match list.state {
-            InboxState::Seen => &[4],
-            InboxState::Processing => &[0, 1, 5],
-            InboxState::Done => &[2],
-            InboxState::Dead => &[3],
-        };
-        let call = self.store.catalog.inbox.list.call(list.values(codes)?);
-        let rows = self.store.read("list", "inbox", call).await?;
-        let mut messages = rows
-            .into_iter()
-            .map(InboxMessage::shown)
-            .collect::<Result<Vec<_>, _>>()?;
-        // Messages without a work item: databases disagree on where those come.
-        messages.sort_by_key(|message| message.work_item_id);
-        Ok(messages)
+        let rows = list.listing().rows(&self.store).await?;
+        rows.into_iter().map(InboxMessage::shown).collect()
+    }
+
+    /// How many messages a list is about, whatever its limit and where it starts: see
+    /// [`Outbox::count`](crate::Outbox::count).
+    ///
+    /// # Errors
+    /// As [`Inbox::list`].
+    pub async fn count(&self, list: &List<InboxState>) -> Result<u64, Error> {
+        list.listing().count(&self.store).await
+    }
+
+    /// How many unfinished and dead messages each topic has, by topic. Messages that were never enqueued
+    /// have none.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn topics(&self) -> Result<Vec<TopicCounts>, Error> {
+        TopicCounts::of(&self.store, Queue::Inbox).await
     }
 
     /// How many messages are in each state.
@@ -512,6 +519,33 @@ impl Inbox {
     /// When the database fails.
     pub async fn purge<'a>(&self, keys: impl Into<InboxKeys<'a>>) -> Result<u64, Error> {
         self.store.purge(&self.target(keys.into())).await
+    }
+
+    /// How many dead messages match: what [`Inbox::revive_matching`] or [`Inbox::purge_matching`] would
+    /// change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `OutOfRange`, naming the part of the filter that cannot be right.
+    pub async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        filter.count(&self.store, Queue::Inbox).await
+    }
+
+    /// Revives every dead message that matches, in batches, and says how many. One that dies again
+    /// meanwhile stays dead.
+    ///
+    /// # Errors
+    /// As [`Inbox::count_dead`].
+    pub async fn revive_matching(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        self.store.replay_matching(Queue::Inbox, filter).await
+    }
+
+    /// Deletes every dead message that matches and forgets that it was ever seen, in batches. Says how
+    /// many.
+    ///
+    /// # Errors
+    /// As [`Inbox::count_dead`].
+    pub async fn purge_matching(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        self.store.purge_matching(Queue::Inbox, filter).await
     }
 
     /// Deletes all messages that have been dead for longer than `older_than`; zero means all.

@@ -54,6 +54,7 @@
 #[cfg(not(any(feature = "sqlite", feature = "postgres")))]
 compile_error!("postroom needs a database: turn on the feature `sqlite` or `postgres`");
 
+mod audit;
 mod db;
 mod dispatch;
 mod error;
@@ -64,9 +65,11 @@ mod inbound;
 mod inbox;
 pub mod jobs;
 mod join;
+mod list;
 mod message;
 mod migrate;
 mod observe;
+mod once;
 mod options;
 mod outbox;
 mod room;
@@ -80,6 +83,7 @@ mod wait;
 mod wake;
 mod work;
 
+pub use audit::{Audit, AuditEntry};
 pub use dispatch::{
     Backoff, Delivered, Delivery, Dispatcher, Extract, Failure, FailureClass, Handler,
     HandlerError, HoneyDrunk, IntoHandler, IntoOutcome, JoinWaitHandler, Json, NoHandler, Outcome,
@@ -91,15 +95,17 @@ pub use id::{InboxMessageId, JoinId, MessageId, OwnerToken, WorkItemId};
 pub use inbound::{Accepted, Arrival, Inbound, InboxKeys, Sighting};
 pub use inbox::Inbox;
 pub use join::{Attached, Join, JoinMember, JoinStatus, Joins, NewJoin, Reported, StepStatus};
+pub use list::{DeadFilter, List};
 pub use message::{
     Counts, InboxCounts, InboxMessage, InboxState, Message, OutboxMessage, Progress, Receipt, State,
 };
 pub use observe::{
-    Health, HealthCheck, HealthStatus, Origin, Propagator, QueueStats, Stats, TraceContext,
-    in_trace,
+    Cause, Diagnosis, Finding, Health, HealthCheck, HealthStatus, Origin, Propagator, QueueStats,
+    Severity, Stats, TopicCounts, Totals, TraceContext, in_trace,
 };
+pub use once::Once;
 pub use options::{Options, Synchronous};
-pub use outbox::{List, Outbox};
+pub use outbox::Outbox;
 pub use room::Postroom;
 pub use sql::{Dialect, Operation, OperationStatement, Queue, Statement, Value};
 pub use store::Abandon;

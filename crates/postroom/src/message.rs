@@ -160,15 +160,6 @@ pub enum State {
 }
 
 impl State {
-    pub(crate) fn code(self) -> i64 {
-        match self {
-            Self::Ready => 0,
-            Self::InFlight => 1,
-            Self::Done => 2,
-            Self::Dead => 3,
-        }
-    }
-
     fn from_code(code: i64) -> Self {
         match code {
             1 => Self::InFlight,

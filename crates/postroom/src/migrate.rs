@@ -14,7 +14,7 @@ pub(crate) const FUNCTIONS_VERSION: i64 = 0;
 
 /// Raise it with every change of a function or view. A program with an older revision leaves the newer
 /// ones alone, so that old and new can run side by side.
-const FUNCTIONS_REVISION: u32 = 2;
+const FUNCTIONS_REVISION: u32 = 3;
 
 /// What a driver needs in order to deploy.
 #[derive(Debug, Clone)]
@@ -97,24 +97,39 @@ impl Plan {
 
     /// The tables and indexes, by name as the catalog knows them.
     pub(crate) fn relations(&self, dialect: Dialect, names: &Names) -> Vec<String> {
+        let mut relations = self.tables(dialect);
+        relations.extend(self.indexes(dialect, names));
+        relations
+    }
+
+    /// The tables, by name as the catalog knows them.
+    pub(crate) fn tables(&self, dialect: Dialect) -> Vec<String> {
+        self.created("CREATE TABLE ")
+            .map(|name| match dialect {
+                Dialect::Sqlite => name.trim_matches('"').to_owned(),
+                Dialect::Postgres => name.to_owned(),
+            })
+            .collect()
+    }
+
+    /// The indexes, by name as the catalog knows them.
+    pub(crate) fn indexes(&self, dialect: Dialect, names: &Names) -> Vec<String> {
         let schema = names.fill(dialect, &names.outbox, "{schema}");
+        self.created("CREATE INDEX ")
+            .map(|name| match dialect {
+                Dialect::Sqlite => name.trim_matches('"').to_owned(),
+                Dialect::Postgres => format!("{schema}.{name}"),
+            })
+            .collect()
+    }
+
+    /// What the migrations make with this statement, by name as SQL writes it.
+    fn created<'a>(&'a self, statement: &'a str) -> impl Iterator<Item = &'a str> {
         let lines = self
             .migrations
             .iter()
             .flat_map(|migration| migration.sql.lines());
-        lines
-            .filter_map(|line| {
-                let table = line.strip_prefix("CREATE TABLE ").map(|rest| (rest, false));
-                let index = line.strip_prefix("CREATE INDEX ").map(|rest| (rest, true));
-                let (rest, is_index) = table.or(index)?;
-                let name = rest.split(' ').next()?;
-                Some(match dialect {
-                    Dialect::Sqlite => name.trim_matches('"').to_owned(),
-                    Dialect::Postgres if is_index => format!("{schema}.{name}"),
-                    Dialect::Postgres => name.to_owned(),
-                })
-            })
-            .collect()
+        lines.filter_map(move |line| line.strip_prefix(statement)?.split(' ').next())
     }
 
     /// The functions and views, by name as SQL writes it. They are applied again when one is lost.

@@ -8,13 +8,14 @@ use uuid::Uuid;
 use crate::error::{Error, ErrorKind};
 use crate::id::{MessageId, OwnerToken, WorkItemId};
 use crate::join::NO_JOIN;
-use crate::message::{
-    Counts, Message, OutboxMessage, Receipt, State, check_optional_name, check_time, headers_text,
-    micros,
-};
-use crate::observe::TraceContext;
+use crate::list::{DeadFilter, List};
+use crate::message::{Counts, Message, OutboxMessage, Receipt, check_time, headers_text, micros};
+use crate::observe::{TopicCounts, TraceContext};
+use crate::once::{Once, enqueue_once, forget_keys};
 use crate::sql::{Call, Queue, Statement, Value};
-use crate::store::{Abandon, Cutoff, Store, Target, duration_micros, retention_micros};
+use crate::store::{
+    Abandon, CLEANUP_BATCH, Cutoff, Store, Target, duration_micros, retention_micros,
+};
 use crate::tx::{Executor, run_in};
 
 /// The outbox of a store. Cheap to clone.
@@ -52,6 +53,37 @@ impl Outbox {
         self.store.added(Queue::Outbox);
         self.log_enqueued(std::slice::from_ref(message));
         Ok(enqueue.receipts[0])
+    }
+
+    /// Enqueues a message once per key, in a transaction of its own: for callers who repeat a request
+    /// because they do not know whether it has arrived. The same key again gives the first receipt, be its
+    /// message unfinished, done or dead. Of many callers at once, exactly one enqueues.
+    ///
+    /// A key is kept as long as done messages are: [`Outbox::cleanup`] forgets those that are older, unless
+    /// their message is unfinished or dead.
+    ///
+    /// ```
+    /// # tokio::runtime::Runtime::new()?.block_on(async {
+    /// # use postroom::{Message, Once, Postroom};
+    /// # let room = Postroom::connect("sqlite::memory:").await?;
+    /// # room.deploy().await?;
+    /// let message = Message::new("order.created", "7");
+    /// let first = room.outbox().enqueue_once("order-7", &message).await?;
+    /// let second = room.outbox().enqueue_once("order-7", &message).await?;
+    /// assert!(matches!(first, Once::New(_)));
+    /// assert_eq!(second, Once::Again(first.receipt()));
+    /// # Ok::<(), postroom::Error>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the key is empty or longer than 255 characters; `Conflict`, both with the
+    /// parameter `idempotency_key`, when the key stands for another message: another topic, payload,
+    /// header, correlation id, due time or join. Otherwise as [`Outbox::enqueue`]. Nothing was written
+    /// then.
+    pub async fn enqueue_once(&self, key: &str, message: &Message) -> Result<Once, Error> {
+        enqueue_once(&self.store, key, message).await
     }
 
     /// Enqueues any number of messages in one transaction: all of them or none.
@@ -288,20 +320,33 @@ impl Outbox {
             .transpose()
     }
 
-    /// Messages in one state, by id, which is about the order in which they were enqueued. To page on,
-    /// give the last id as `after`.
+    /// Messages, by id, which is about the order in which they were enqueued. To page on, give the last id
+    /// as `after`.
     ///
     /// # Errors
-    /// When `limit` is zero or beyond 10,000.
+    /// `OutOfRange` when `limit` is zero or beyond 10,000 or an age is beyond a hundred years,
+    /// `InvalidArgument` when a text can be no topic or correlation id; nothing was read then.
     pub async fn list(&self, list: &List) -> Result<Vec<OutboxMessage>, Error> {
-        let call = self
-            .store
-            .catalog
-            .outbox
-            .list
-            .call(list.values(&[list.state.code()])?);
-        let rows = self.store.read("list", "outbox", call).await?;
+        let rows = list.listing().rows(&self.store).await?;
         rows.into_iter().map(OutboxMessage::shown).collect()
+    }
+
+    /// How many messages a list is about, whatever its limit and where it starts. It counts rows: with done
+    /// messages among them, on a large archive, that takes a while.
+    ///
+    /// # Errors
+    /// As [`Outbox::list`].
+    pub async fn count(&self, list: &List) -> Result<u64, Error> {
+        list.listing().count(&self.store).await
+    }
+
+    /// How many unfinished and dead messages each topic has, by topic. It looks at every one of them, and
+    /// never at the archive.
+    ///
+    /// # Errors
+    /// When the database fails.
+    pub async fn topics(&self) -> Result<Vec<TopicCounts>, Error> {
+        TopicCounts::of(&self.store, Queue::Outbox).await
     }
 
     /// How many messages are in each state. It counts rows: on a large archive that takes a while.
@@ -339,6 +384,32 @@ impl Outbox {
         self.store.purge(&self.target(ids)).await
     }
 
+    /// How many dead messages match: what [`Outbox::replay_matching`] or [`Outbox::purge_matching`] would
+    /// change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `OutOfRange`, naming the part of the filter that cannot be right.
+    pub async fn count_dead(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        filter.count(&self.store, Queue::Outbox).await
+    }
+
+    /// Makes every dead message that matches ready again, in batches, and says how many. One that dies
+    /// again meanwhile stays dead.
+    ///
+    /// # Errors
+    /// As [`Outbox::count_dead`].
+    pub async fn replay_matching(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        self.store.replay_matching(Queue::Outbox, filter).await
+    }
+
+    /// Deletes every dead message that matches for good, in batches, and says how many.
+    ///
+    /// # Errors
+    /// As [`Outbox::count_dead`].
+    pub async fn purge_matching(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        self.store.purge_matching(Queue::Outbox, filter).await
+    }
+
     /// Deletes all messages that have been dead for longer than `older_than`; zero means all.
     ///
     /// # Errors
@@ -349,17 +420,14 @@ impl Outbox {
     }
 
     /// Deletes messages that have been done for longer than `older_than`, in batches, oldest first, and
-    /// says how many. Unfinished and dead messages stay. A week is a good start.
+    /// says how many. Unfinished and dead messages stay. Keys of [`Outbox::enqueue_once`] that are older go
+    /// too. A week is a good start.
     ///
     /// # Errors
     /// When `older_than` is zero.
     pub async fn cleanup(&self, older_than: Duration) -> Result<u64, Error> {
-        self.store
-            .cleanup(
-                Queue::Outbox,
-                Cutoff::OlderThan(retention_micros("older_than", older_than)?),
-            )
-            .await
+        let age = retention_micros("older_than", older_than)?;
+        self.clean_up(Cutoff::OlderThan(age)).await
     }
 
     /// As [`Outbox::cleanup`], for messages that were done before a point in time.
@@ -367,13 +435,19 @@ impl Outbox {
     /// # Errors
     /// When the database fails.
     pub async fn cleanup_before(&self, before: SystemTime) -> Result<u64, Error> {
-        self.store
-            .cleanup(Queue::Outbox, Cutoff::Before(check_time("before", before)?))
+        self.clean_up(Cutoff::Before(check_time("before", before)?))
             .await
     }
 
+    async fn clean_up(&self, cutoff: Cutoff) -> Result<u64, Error> {
+        let deleted = self.store.cleanup(Queue::Outbox, cutoff).await?;
+        let forget = || forget_keys(&self.store, cutoff, CLEANUP_BATCH);
+        self.store.in_batches(forget).await?;
+        Ok(deleted)
+    }
+
     /// One batch of a cleanup, in one transaction; `0` when nothing is left. For callers who pace the
-    /// work themselves.
+    /// work themselves. When no done message is left to delete, keys are, and count too.
     ///
     /// # Errors
     /// When `older_than` or `batch` is zero.
@@ -382,9 +456,14 @@ impl Outbox {
         if batch == 0 {
             return Err(ErrorKind::OutOfRange { param: "batch" }.with("must be at least 1"));
         }
-        self.store
+        let deleted = self
+            .store
             .cleanup_batch(Queue::Outbox, cutoff, batch.into())
-            .await
+            .await?;
+        if deleted > 0 {
+            return Ok(deleted);
+        }
+        forget_keys(&self.store, cutoff, batch.into()).await
     }
 
     fn target(&self, ids: &[WorkItemId]) -> Target<'_> {
@@ -394,68 +473,6 @@ impl Outbox {
             sql: &self.store.catalog.outbox,
             ids,
         }
-    }
-}
-
-/// What to list.
-///
-/// ```
-/// use postroom::{List, State};
-///
-/// let dead = List::new(State::Dead).topic("order.created").limit(20);
-/// ```
-#[derive(Debug, Clone)]
-pub struct List<S = State> {
-    pub(crate) state: S,
-    topic: Option<String>,
-    after: Option<WorkItemId>,
-    limit: i64,
-}
-
-impl<S> List<S> {
-    /// The first 100 messages in this state.
-    pub fn new(state: S) -> Self {
-        Self {
-            state,
-            topic: None,
-            after: None,
-            limit: 100,
-        }
-    }
-
-    /// Only this topic.
-    #[must_use]
-    pub fn topic(mut self, topic: impl Into<String>) -> Self {
-        self.topic = Some(topic.into());
-        self
-    }
-
-    /// Only what comes after this one.
-    #[must_use]
-    pub fn after(mut self, id: WorkItemId) -> Self {
-        self.after = Some(id);
-        self
-    }
-
-    /// At most so many, 1 to 10,000.
-    #[must_use]
-    pub fn limit(mut self, limit: u32) -> Self {
-        self.limit = limit.into();
-        self
-    }
-
-    pub(crate) fn values(&self, codes: &[i64]) -> Result<Vec<Value>, Error> {
-        if !(1..=10_000).contains(&self.limit) {
-            return Err(ErrorKind::OutOfRange { param: "limit" }.with("expected 1 to 10000"));
-        }
-        check_optional_name("topic", self.topic.as_deref())?;
-        let after = self.after.map(WorkItemId::as_uuid);
-        Ok(vec![
-            Value::Ints(codes.iter().copied().map(Some).collect()),
-            self.topic.clone().into(),
-            after.into(),
-            self.limit.into(),
-        ])
     }
 }
 
@@ -625,7 +642,7 @@ pub(crate) fn log_enqueued(store: &Store, messages: &[Message]) {
         .increment(messages.len() as u64);
 }
 
-fn receipt(message: &Message) -> Receipt {
+pub(crate) fn receipt(message: &Message) -> Receipt {
     let work_item_id = message.id.unwrap_or_else(WorkItemId::new);
     let message_id = message
         .message_id
@@ -713,7 +730,7 @@ fn columns(messages: &[Message], receipts: &[Receipt], trace: Option<TraceContex
 }
 
 /// An empty correlation id counts as none.
-fn correlation(message: &Message) -> Option<String> {
+pub(crate) fn correlation(message: &Message) -> Option<String> {
     message.correlation_id.clone().filter(|id| !id.is_empty())
 }
 

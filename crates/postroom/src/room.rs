@@ -167,7 +167,7 @@ impl Postroom {
         }
     }
 
-    fn plan(&self) -> Result<Plan, Error> {
+    pub(crate) fn plan(&self) -> Result<Plan, Error> {
         Plan::new(self.dialect(), &self.store.names)
     }
 

@@ -14,6 +14,7 @@ use crate::db::{Database, Output, Wakes};
 use crate::error::{Error, ErrorKind, stored_error};
 use crate::id::{JoinId, OwnerToken};
 use crate::join::{Finished, JoinStatus, finished};
+use crate::list::{DeadFilter, Matching};
 use crate::observe::Propagator;
 use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Value};
 use crate::wake::Wake;
@@ -385,6 +386,61 @@ impl Store {
         .await
     }
 
+    /// Makes the dead messages that match ready again, batch by batch.
+    pub(crate) async fn replay_matching(
+        &self,
+        queue: Queue,
+        filter: &DeadFilter,
+    ) -> Result<u64, Error> {
+        let mut matching = Matching::now(filter, self, queue).await?;
+        let mut total = 0;
+        loop {
+            let ids = matching.next(self).await?;
+            if ids.is_empty() {
+                return Ok(total);
+            }
+            total += self.replay(&self.items(queue, ids)).await?.len() as u64;
+            self.added(queue);
+        }
+    }
+
+    /// Deletes the dead messages that match, batch by batch.
+    pub(crate) async fn purge_matching(
+        &self,
+        queue: Queue,
+        filter: &DeadFilter,
+    ) -> Result<u64, Error> {
+        let mut matching = Matching::now(filter, self, queue).await?;
+        let mut total = 0;
+        loop {
+            let ids = matching.next(self).await?;
+            if ids.is_empty() {
+                return Ok(total);
+            }
+            total += self.purge(&self.items(queue, ids)).await?;
+        }
+    }
+
+    /// Work items of a queue.
+    fn items(&self, queue: Queue, ids: Vec<Uuid>) -> Target<'_> {
+        let (name, sql, _) = self.queue(queue);
+        Target {
+            name,
+            sql,
+            ids: ids.into(),
+        }
+    }
+
+    /// The database's clock, in microseconds since 1970.
+    pub(crate) async fn clock(&self) -> Result<i64, Error> {
+        let mut rows = self
+            .read("clock", "store", self.catalog.clock.call(Vec::new()))
+            .await?;
+        rows.pop()
+            .ok_or_else(|| ErrorKind::Schema.with("the clock returned no row"))?
+            .int()
+    }
+
     /// Deletes dead messages that died longer than `age` ago, batch by batch.
     pub(crate) async fn purge_older_than(&self, queue: Queue, age: Duration) -> Result<u64, Error> {
         let age = duration_micros("older_than", age)?;
@@ -418,10 +474,7 @@ impl Store {
         batch: i64,
     ) -> Result<u64, Error> {
         let (name, sql, _) = self.queue(queue);
-        let (age, before) = match cutoff {
-            Cutoff::OlderThan(age) => (Some(age), None),
-            Cutoff::Before(time) => (None, Some(time)),
-        };
+        let (age, before) = cutoff.age_or_time();
         self.number(
             "cleanup",
             name,
@@ -526,6 +579,16 @@ impl Target<'_> {
 pub(crate) enum Cutoff {
     OlderThan(i64),
     Before(i64),
+}
+
+impl Cutoff {
+    /// The age, or the point in time: one of them.
+    pub(crate) fn age_or_time(self) -> (Option<i64>, Option<i64>) {
+        match self {
+            Self::OlderThan(age) => (Some(age), None),
+            Self::Before(time) => (None, Some(time)),
+        }
+    }
 }
 
 /// How messages are handed back.
@@ -683,7 +746,7 @@ pub(crate) fn positive(param: &'static str, micros: i64) -> Result<i64, Error> {
 }
 
 pub(crate) fn duration_micros(param: &'static str, duration: Duration) -> Result<i64, Error> {
-    let longest = if param == "older_than" {
+    let longest = if ["older_than", "newer_than"].contains(&param) {
         LONGEST * 100
     } else {
         LONGEST

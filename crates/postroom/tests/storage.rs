@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use postroom::{Message, Options, OwnerToken, Postroom};
+use postroom::{List, Message, Options, OwnerToken, Postroom};
 use testkit::{Fixture, eventually};
 
 const LEASE: Duration = Duration::from_secs(3600);
@@ -116,6 +116,62 @@ async fn done_messages_go_to_the_partition_of_their_day(fixture: Fixture) {
     );
 }
 
+/// Ids grow with time, and the archive's index knows roughly where they are.
+async fn the_newest_of_a_large_archive_are_listed_without_reading_all_of_it(fixture: Fixture) {
+    const DAYS: i64 = 10;
+    fixture
+        .sql(&format!(
+            "INSERT INTO {{outbox_done}} (id, message_id, created_at, processed_at, attempt_count, deferral_count, \
+             delivery_count, topic, payload) \
+             SELECT id, id, at, at, 0, 0, 1, 'a', repeat('x', 200) FROM ( \
+             SELECT at, encode(overlay(uuid_send(gen_random_uuid()) PLACING \
+             substring(int8send((extract(epoch FROM at) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 'hex')::uuid AS id \
+             FROM (SELECT now() - n * interval '{DAYS} days' / 100000 AS at FROM generate_series(100000, 1, -1) AS n) \
+             AS times) AS messages; \
+             SELECT {{outbox_maintain}}()"
+        ))
+        .await;
+    let table = fixture
+        .number("SELECT sum(pg_relation_size(relid))::bigint / 8192 FROM pg_partition_tree('{outbox_done}') WHERE isleaf")
+        .await;
+    assert!(table > 3_000, "the archive has only {table} pages");
+    let read = async || {
+        let schema = fixture.schema.as_deref().unwrap();
+        fixture
+            .number(&format!(
+                "SELECT sum(heap_blks_read + heap_blks_hit)::bigint FROM pg_statio_user_tables \
+                 WHERE schemaname = '{schema}' AND relname LIKE 'outbox\\_done%'"
+            ))
+            .await
+    };
+    let before = eventually(|| async {
+        let blocks = read().await;
+        (blocks >= table).then_some(blocks)
+    })
+    .await;
+
+    let room = one_connection(&fixture).await;
+    for _ in 0..10 {
+        let newest = List::any().newest_first().limit(50);
+        let page = room.outbox().list(&newest).await.unwrap();
+        assert_eq!(page.len(), 50);
+        let next = room.outbox().list(&newest.after(page[49].id)).await;
+        assert_eq!(next.unwrap().len(), 50);
+    }
+    // A server process counts its work in when it ends.
+    drop(room);
+    let after = eventually(|| async {
+        let blocks = read().await;
+        (blocks > before).then_some(blocks)
+    })
+    .await;
+    let pages = (after - before) / 20;
+    assert!(
+        pages < table / 10,
+        "a page of the list reads {pages} of {table} pages"
+    );
+}
+
 async fn callers_of_sqlite_that_wait_together_share_a_commit(fixture: Fixture) {
     let outbox = fixture.room.outbox();
     let other = fixture.sqlite();
@@ -210,4 +266,5 @@ testkit::mount!(
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
     done_messages_go_to_the_partition_of_their_day,
+    the_newest_of_a_large_archive_are_listed_without_reading_all_of_it,
 );

@@ -20,12 +20,24 @@ pub(crate) struct Catalog {
     /// SQLite only: one membership, after its message.
     pub(crate) enqueue_member: Option<Arc<Script>>,
     pub(crate) enqueue_wait: Arc<Script>,
+    pub(crate) enqueue_once: Arc<Script>,
+    pub(crate) forget_keys: Arc<Script>,
     pub(crate) already_processed: Arc<Script>,
     pub(crate) inbox_enqueue: Arc<Script>,
     pub(crate) inbox_mark: Arc<Script>,
     pub(crate) inbox_get: Arc<Script>,
     pub(crate) inbox_forget: Arc<Script>,
     pub(crate) join: JoinSql,
+    pub(crate) audit: AuditSql,
+    pub(crate) clock: Arc<Script>,
+    pub(crate) totals: Arc<Script>,
+    pub(crate) invalid_indexes: Arc<Script>,
+    /// PostgreSQL only: who keeps dead rows from being removed.
+    pub(crate) held_snapshots: Option<Arc<Script>>,
+    /// PostgreSQL only: live and dead rows of tables.
+    pub(crate) table_growth: Option<Arc<Script>>,
+    /// SQLite only: version, journal and size.
+    pub(crate) file_state: Option<Arc<Script>>,
 }
 
 /// The scripts of one work queue. The same files serve the outbox and the inbox.
@@ -52,8 +64,15 @@ pub(crate) struct QueueSql {
     pub(crate) maintain: Arc<Script>,
     pub(crate) get: Arc<Script>,
     pub(crate) list: Arc<Script>,
+    pub(crate) list_newest: Arc<Script>,
+    pub(crate) list_count: Arc<Script>,
+    pub(crate) match_dead: Arc<Script>,
+    pub(crate) count_dead: Arc<Script>,
     pub(crate) count: Arc<Script>,
     pub(crate) stats: Arc<Script>,
+    pub(crate) topics: Arc<Script>,
+    pub(crate) unattended: Arc<Script>,
+    pub(crate) overdue_leases: Arc<Script>,
 }
 
 /// The scripts of joins.
@@ -67,6 +86,14 @@ pub(crate) struct JoinSql {
     pub(crate) get: Arc<Script>,
     pub(crate) list: Arc<Script>,
     pub(crate) members: Arc<Script>,
+    pub(crate) cleanup: Arc<Script>,
+}
+
+/// The scripts of the audit trail.
+#[derive(Debug)]
+pub(crate) struct AuditSql {
+    pub(crate) record: Arc<Script>,
+    pub(crate) list: Arc<Script>,
     pub(crate) cleanup: Arc<Script>,
 }
 
@@ -91,6 +118,8 @@ impl Catalog {
             enqueue_joined: files.enqueue_joined.map(outbox),
             enqueue_member: files.enqueue_member.map(outbox),
             enqueue_wait: outbox(files.enqueue_wait),
+            enqueue_once: outbox(files.enqueue_once),
+            forget_keys: outbox(files.forget_keys),
             already_processed: outbox(files.inbox_already_processed),
             inbox_enqueue: outbox(files.inbox_enqueue),
             inbox_mark: outbox(files.inbox_mark),
@@ -107,6 +136,17 @@ impl Catalog {
                 members: outbox(files.join_members),
                 cleanup: outbox(files.join_cleanup),
             },
+            audit: AuditSql {
+                record: outbox(files.audit_record),
+                list: outbox(files.audit_list),
+                cleanup: outbox(files.audit_cleanup),
+            },
+            clock: outbox(files.clock),
+            totals: outbox(files.totals),
+            invalid_indexes: outbox(files.invalid_indexes),
+            held_snapshots: files.held_snapshots.map(outbox),
+            table_growth: files.table_growth.map(outbox),
+            file_state: files.file_state.map(outbox),
         }
     }
 }
@@ -120,10 +160,15 @@ impl Catalog {
             &self.enqueue_many,
             &self.enqueue_joined,
             &self.enqueue_member,
+            &self.held_snapshots,
+            &self.table_growth,
+            &self.file_state,
         ];
         let single = [
             &self.enqueue,
             &self.enqueue_wait,
+            &self.enqueue_once,
+            &self.forget_keys,
             &self.already_processed,
             &self.inbox_enqueue,
             &self.inbox_mark,
@@ -138,6 +183,12 @@ impl Catalog {
             &join.list,
             &join.members,
             &join.cleanup,
+            &self.audit.record,
+            &self.audit.list,
+            &self.audit.cleanup,
+            &self.clock,
+            &self.totals,
+            &self.invalid_indexes,
         ];
         let queues = queues.into_iter().flat_map(QueueSql::scripts);
         single
@@ -171,8 +222,15 @@ impl QueueSql {
             &self.maintain,
             &self.get,
             &self.list,
+            &self.list_newest,
+            &self.list_count,
+            &self.match_dead,
+            &self.count_dead,
             &self.count,
             &self.stats,
+            &self.topics,
+            &self.unattended,
+            &self.overdue_leases,
         ];
         all.into_iter().chain(optional.into_iter().flatten())
     }
@@ -247,6 +305,8 @@ pub(crate) struct Files {
     pub(crate) enqueue_joined: Option<&'static str>,
     pub(crate) enqueue_member: Option<&'static str>,
     pub(crate) enqueue_wait: &'static str,
+    pub(crate) enqueue_once: &'static str,
+    pub(crate) forget_keys: &'static str,
     pub(crate) ack_and_enqueue: Option<&'static str>,
     pub(crate) held: Option<&'static str>,
     pub(crate) claim: &'static str,
@@ -264,9 +324,15 @@ pub(crate) struct Files {
     pub(crate) maintain: &'static str,
     pub(crate) get: &'static str,
     pub(crate) list: &'static str,
+    pub(crate) list_count: &'static str,
+    pub(crate) match_dead: &'static str,
+    pub(crate) count_dead: &'static str,
     pub(crate) count: &'static str,
     pub(crate) inbox_count: &'static str,
     pub(crate) stats: &'static str,
+    pub(crate) topics: &'static str,
+    pub(crate) unattended: &'static str,
+    pub(crate) overdue_leases: &'static str,
     pub(crate) inbox_already_processed: &'static str,
     pub(crate) inbox_enqueue: &'static str,
     pub(crate) inbox_mark: &'static str,
@@ -281,6 +347,15 @@ pub(crate) struct Files {
     pub(crate) join_list: &'static str,
     pub(crate) join_members: &'static str,
     pub(crate) join_cleanup: &'static str,
+    pub(crate) audit_record: &'static str,
+    pub(crate) audit_list: &'static str,
+    pub(crate) audit_cleanup: &'static str,
+    pub(crate) clock: &'static str,
+    pub(crate) totals: &'static str,
+    pub(crate) invalid_indexes: &'static str,
+    pub(crate) held_snapshots: Option<&'static str>,
+    pub(crate) table_growth: Option<&'static str>,
+    pub(crate) file_state: Option<&'static str>,
     /// What tells two queues, or two ways to settle, apart: placeholder and text. A text may hold
     /// placeholders that stand further down the list.
     pub(crate) fragments: fn(Queue, By) -> Vec<(&'static str, String)>,
@@ -335,6 +410,14 @@ impl Writer<'_> {
         )
     }
 
+    /// A list has two orders, and a database walks an index only in an order that is written down.
+    fn list(&self, queue: &Identifier, by: By, direction: &str, nulls: &str) -> Arc<Script> {
+        let text = render(self.dialect, self.names, queue, by, self.files().list)
+            .replace("{direction_and_nulls}", nulls)
+            .replace("{direction}", direction);
+        Script::parse(self.dialect, &text)
+    }
+
     fn queue(&self, queue: &Identifier, by: By) -> QueueSql {
         let files = self.files();
         let script = |text| self.script(queue, by, text);
@@ -360,9 +443,16 @@ impl Writer<'_> {
             cleanup: script(files.cleanup),
             maintain: script(files.maintain),
             get: script(files.get),
-            list: script(files.list),
+            list: self.list(queue, by, "ASC", "ASC NULLS FIRST"),
+            list_newest: self.list(queue, by, "DESC", "DESC NULLS LAST"),
+            list_count: script(files.list_count),
+            match_dead: script(files.match_dead),
+            count_dead: script(files.count_dead),
             count: script(count),
             stats: script(files.stats),
+            topics: script(files.topics),
+            unattended: script(files.unattended),
+            overdue_leases: script(files.overdue_leases),
         }
     }
 }

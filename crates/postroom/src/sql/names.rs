@@ -81,6 +81,8 @@ impl Names {
                 "_wait",
                 "_schema",
                 "_all",
+                "_key",
+                "_audit",
             ]
             .iter()
             .map(|suffix| format!("{}{suffix}", name.to_ascii_lowercase()))

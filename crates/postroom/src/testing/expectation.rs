@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use crate::error::Error;
+use crate::list::List;
 use crate::message::{OutboxMessage, State};
-use crate::outbox::List;
 use crate::room::Postroom;
 
 /// How much a due time may differ from what was expected: the caller's clock made it, and the database's

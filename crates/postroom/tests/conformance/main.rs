@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod audit;
+mod diagnose;
 mod dispatch_handlers;
 mod dispatch_joins;
 mod dispatch_lease;
@@ -14,6 +16,7 @@ mod dispatch_stop;
 mod dispatch_trace;
 mod dispatch_transaction;
 mod dispatch_wake;
+mod enqueue_once;
 mod events;
 mod fleet;
 mod fleet_connections;
@@ -37,6 +40,7 @@ mod join_start;
 mod join_wait;
 mod join_wait_handler;
 mod limits;
+mod list;
 mod logs;
 mod observability;
 mod observe;
@@ -50,6 +54,7 @@ mod races;
 mod schema;
 mod schema_upgrade;
 mod testing;
+mod topics;
 mod transport;
 mod transport_dispatch;
 mod work;

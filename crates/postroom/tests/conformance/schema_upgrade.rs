@@ -5,7 +5,7 @@ use std::time::Duration;
 use postroom::{ErrorKind, Message, OwnerToken};
 use testkit::{Backend, Fixture};
 
-/// Deploys the schema as it was before its last migration, and leaves a message in it.
+/// Deploys the schema as it was before its fourth migration, and leaves a message in it.
 async fn deploy_older(fixture: &Fixture) {
     let script = fixture.options().schema_sql().unwrap();
     let (older, _) = script

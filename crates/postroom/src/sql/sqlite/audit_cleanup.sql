@@ -1,0 +1,10 @@
+-- Deletes entries older than ?1 microseconds, at most ?2, oldest first. The last row is the count.
+DELETE FROM {outbox+_audit}
+WHERE id IN (
+    SELECT id
+    FROM {outbox+_audit}
+    WHERE at < {now} - ?1
+    ORDER BY at
+    LIMIT ?2);
+
+SELECT changes()

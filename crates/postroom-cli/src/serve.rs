@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use postroom::jobs::{Cleanup, Job, Jobs, RunningJobs, Schedule};
-use postroom::{Backoff, Dispatcher, Report, Running, stop_signal};
+use postroom::{Dispatcher, Report, Running, stop_signal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +18,6 @@ use crate::http::{self, App, Auth, Daemon, Sample, Samples};
 use crate::store::DEFAULT_URL;
 use crate::stores::Stores;
 use crate::targets;
-
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// Run the daemon: dispatch, webhooks, HTTP API and dashboard
 #[derive(Args)]
@@ -195,18 +193,15 @@ fn refuse_strangers(config: &Config) -> anyhow::Result<()> {
 }
 
 fn dispatcher(stores: &Stores, config: &Config) -> Dispatcher {
-    let (dispatch, retry) = (&config.dispatch, &config.retry);
-    let policy = Backoff::default()
-        .max_attempts(retry.attempts)
-        .infrastructure_budget(retry.infrastructure);
-    let mut dispatcher = stores
-        .dispatcher()
+    let dispatch = &config.dispatch;
+    let mut dispatcher = config
+        .retry
+        .install(stores.dispatcher())
         .concurrency(dispatch.concurrency)
         .batch(dispatch.batch)
         .lease(dispatch.lease)
         .poll_interval(dispatch.poll_interval)
-        .shutdown_deadline(dispatch.shutdown_deadline)
-        .retry(policy);
+        .shutdown_deadline(dispatch.shutdown_deadline);
     if let Stores::One { .. } = stores {
         dispatcher = dispatcher.listen(dispatch.listen);
     }
@@ -222,9 +217,9 @@ fn jobs(stores: &Stores, config: &Config) -> Jobs {
         Stores::Many(fleet) => Jobs::new().fleet(fleet),
     };
     let wanted = &config.jobs;
-    jobs.outbox_cleanup(cleanup(&wanted.outbox_cleanup, 7 * DAY))
-        .inbox_cleanup(cleanup(&wanted.inbox_cleanup, 30 * DAY))
-        .join_cleanup(cleanup(&wanted.join_cleanup, 30 * DAY))
+    jobs.outbox_cleanup(cleanup(&wanted.outbox_cleanup, config::KEEP_OUTBOX))
+        .inbox_cleanup(cleanup(&wanted.inbox_cleanup, config::KEEP_INBOX))
+        .join_cleanup(cleanup(&wanted.join_cleanup, config::KEEP_JOINS))
         .reaping(reaping(&wanted.reaping))
 }
 

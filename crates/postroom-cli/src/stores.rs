@@ -6,11 +6,12 @@ use postroom::fleet::Fleet;
 use postroom::{Dispatcher, Options, Postroom};
 
 use crate::config::{self, Config};
+use crate::discovery::Found;
 use crate::http::Problem;
 use crate::{secret, store};
 
 /// The name of the store when no configuration names any.
-const ONLY: &str = "main";
+pub(crate) const ONLY: &str = "main";
 
 /// One store, or a fleet.
 #[derive(Clone)]
@@ -54,6 +55,11 @@ impl Stores {
             })?;
             fleet = fleet.store(module.name.clone(), of.options().schema(&module.schema));
         }
+        if let (Some(discovery), Some(first)) = (&config.discovery, stores.first()) {
+            fleet = fleet
+                .every(discovery.every)
+                .discover(Found::new(discovery, first)?);
+        }
         Ok(Self::Many(fleet.open().await?))
     }
 
@@ -93,7 +99,7 @@ impl Stores {
 }
 
 impl config::Store {
-    fn at(name: &str, url: &str) -> Self {
+    pub(crate) fn at(name: &str, url: &str) -> Self {
         Self {
             name: name.to_owned(),
             url: config::Secret::new(url),
@@ -105,10 +111,8 @@ impl config::Store {
     }
 
     pub(crate) fn options(&self) -> Options {
-        let url = self.url.reveal();
-        let embedded = url.starts_with("sqlite:");
-        let mut options = Options::new(url)
-            .deploy(self.deploy.unwrap_or(embedded))
+        let mut options = Options::new(self.url.reveal())
+            .deploy(self.deploys())
             .prepared_statements(self.prepared_statements);
         if let Some(schema) = &self.schema {
             options = options.schema(schema);
@@ -117,6 +121,12 @@ impl config::Store {
             options = options.connections(connections);
         }
         options
+    }
+
+    /// Whether its tables are created or upgraded when it is opened.
+    pub(crate) fn deploys(&self) -> bool {
+        let embedded = self.url.reveal().starts_with("sqlite:");
+        self.deploy.unwrap_or(embedded)
     }
 
     /// Where it is, as it may be shown.

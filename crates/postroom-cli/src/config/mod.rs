@@ -5,17 +5,21 @@ mod check;
 mod example;
 mod keys;
 mod load;
+mod problems;
+mod rules;
 mod secret;
+mod values;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use postroom::{Backoff, Dispatcher, HoneyDrunk};
 use serde::Deserialize;
 
 pub(crate) use check::Arguments;
-pub(crate) use load::load;
+pub(crate) use load::{load, load_stores};
 pub(crate) use secret::Secret;
 
 /// All of it.
@@ -139,14 +143,58 @@ pub(crate) struct Dispatch {
     pub(crate) listen: bool,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+/// Whether and when a failed message is tried again.
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Retry {
-    /// Failures of the business kind before a message is dead.
-    pub(crate) attempts: u32,
-    /// For how long failures of infrastructure are tried again.
-    #[serde(deserialize_with = "load::duration")]
-    pub(crate) infrastructure: Duration,
+    pub(crate) policy: Policy,
+    /// Failures of the business kind before a message is dead: 10, and HoneyDrunk's 6.
+    pub(crate) attempts: Option<u32>,
+    /// Backoff only: for how long failures of infrastructure are tried again, 24 hours by default.
+    #[serde(deserialize_with = "load::optional_duration")]
+    pub(crate) infrastructure: Option<Duration>,
+    /// HoneyDrunk only: the delay of the first retry, a second by default. It doubles from there.
+    #[serde(deserialize_with = "load::optional_duration")]
+    pub(crate) first_delay: Option<Duration>,
+    /// HoneyDrunk only: no delay is longer, 5 minutes by default.
+    #[serde(deserialize_with = "load::optional_duration")]
+    pub(crate) longest_delay: Option<Duration>,
+}
+
+/// The library's policies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Policy {
+    #[default]
+    Backoff,
+    HoneyDrunk,
+}
+
+impl Retry {
+    /// Lets a dispatcher try again as configured.
+    pub(crate) fn install(&self, dispatcher: Dispatcher) -> Dispatcher {
+        match self.policy {
+            Policy::Backoff => {
+                let mut policy = Backoff::default();
+                if let Some(attempts) = self.attempts {
+                    policy = policy.max_attempts(attempts);
+                }
+                if let Some(budget) = self.infrastructure {
+                    policy = policy.infrastructure_budget(budget);
+                }
+                dispatcher.retry(policy)
+            }
+            Policy::HoneyDrunk => {
+                let default = HoneyDrunk::default();
+                let retries = self.attempts.map(|attempts| attempts.saturating_sub(1));
+                dispatcher.retry(HoneyDrunk {
+                    max_retry_attempts: retries.unwrap_or(default.max_retry_attempts),
+                    base_retry_delay: self.first_delay.unwrap_or(default.base_retry_delay),
+                    max_retry_delay: self.longest_delay.unwrap_or(default.max_retry_delay),
+                })
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -157,6 +205,11 @@ pub(crate) struct Jobs {
     pub(crate) join_cleanup: Job,
     pub(crate) reaping: Job,
 }
+
+/// How long what is done is kept when nobody says.
+pub(crate) const KEEP_OUTBOX: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const KEEP_INBOX: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const KEEP_JOINS: Duration = Duration::from_secs(30 * 86_400);
 
 /// What differs from the library's defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -193,7 +246,8 @@ pub(crate) enum Queue {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HttpTarget {
-    pub(crate) url: String,
+    /// It may be a secret as a whole: the addresses of some services are.
+    pub(crate) url: Secret,
     /// Signs each request in the Standard Webhooks way; the first secret is the current one.
     #[serde(default)]
     pub(crate) secrets: Vec<Secret>,
@@ -205,8 +259,9 @@ pub(crate) struct HttpTarget {
     /// Plain http is refused unless this is on.
     #[serde(default)]
     pub(crate) allow_http: bool,
+    /// Sent with every request.
     #[serde(default)]
-    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, Secret>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -284,15 +339,6 @@ impl Default for Dispatch {
             shutdown_deadline: Duration::from_secs(30),
             max_deliveries: None,
             listen: true,
-        }
-    }
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self {
-            attempts: 10,
-            infrastructure: Duration::from_secs(24 * 3_600),
         }
     }
 }

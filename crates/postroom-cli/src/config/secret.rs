@@ -11,9 +11,10 @@ use serde::de::{Deserializer, Error as _};
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
+/// Where a secret is.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Source {
+pub(super) enum Source {
     Plain(String),
     Env { env: String },
     File { file: PathBuf },
@@ -30,6 +31,41 @@ impl Secret {
     }
 }
 
+impl Source {
+    /// The secret, or why there is none and what to do. Neither file nor variable is ever quoted.
+    pub(super) fn read(self) -> Result<Secret, String> {
+        let (text, place) = match self {
+            Self::Plain(text) => return Ok(Secret(text)),
+            Self::Env { env } => match std::env::var(&env) {
+                Ok(text) => (text, format!("the variable {env}")),
+                Err(std::env::VarError::NotPresent) => {
+                    return Err(format!("the variable {env} is not set; set it"));
+                }
+                Err(std::env::VarError::NotUnicode(_)) => {
+                    return Err(format!("the variable {env} is not UTF-8"));
+                }
+            },
+            Self::File { file } => match std::fs::read_to_string(&file) {
+                // An editor ends a file with a newline, which is not a part of the secret.
+                Ok(text) => (
+                    text.trim_end_matches(['\r', '\n']).to_owned(),
+                    format!("the file {}", file.display()),
+                ),
+                Err(error) => {
+                    return Err(format!(
+                        "the file {} cannot be read: {error}",
+                        file.display()
+                    ));
+                }
+            },
+        };
+        if text.trim().is_empty() {
+            return Err(format!("{place} is empty; put the secret into it"));
+        }
+        Ok(Secret(text))
+    }
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("(hidden)")
@@ -38,16 +74,8 @@ impl fmt::Debug for Secret {
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Source::deserialize(deserializer)? {
-            Source::Plain(text) => Ok(Self(text)),
-            Source::Env { env } => std::env::var(&env)
-                .map(Self)
-                .map_err(|_| D::Error::custom(format!("the variable {env} is not set"))),
-            Source::File { file } => std::fs::read_to_string(&file)
-                .map(|text| Self(text.trim_end().to_owned()))
-                .map_err(|error| {
-                    D::Error::custom(format!("{} cannot be read: {error}", file.display()))
-                }),
-        }
+        Source::deserialize(deserializer)?
+            .read()
+            .map_err(D::Error::custom)
     }
 }

@@ -1,0 +1,271 @@
+//! What must be right between keys: names that are used once, choices that exclude each other, stores that
+//! are there.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use toml::de::{DeTable, DeValue};
+
+use super::Secret;
+use super::problems::Problems;
+use super::values::{plain_or_secret, secret};
+use crate::stores::ONLY;
+use crate::targets::endpoint;
+
+/// Checks the whole file. Values that are not what they should be are somebody else's business, and left
+/// out here.
+pub(super) fn check(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    stores(file, problems);
+    tokens(file, problems);
+    if let Some(discovery) = Entry::at(file, "discovery") {
+        exactly_one(&discovery, &["file", "query"], problems);
+    }
+    retry(file, problems);
+    jobs(file, problems);
+    targets(file, problems);
+    webhooks(file, problems);
+}
+
+/// The same for a file with nothing but stores.
+pub(super) fn check_stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    unique(&Entry::all(file, "store"), "name", problems);
+}
+
+/// Stores and modules are known by the same kind of name.
+fn stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let (stores, modules) = (Entry::all(file, "store"), Entry::all(file, "module"));
+    let named = names(&stores);
+    for module in &modules {
+        if let Some(store) = module.text("store")
+            && !named.contains(&store)
+        {
+            module.wrong("store", no_such_store(store, &named), problems);
+        }
+    }
+    let all: Vec<Entry<'_, '_>> = stores.into_iter().chain(modules).collect();
+    unique(&all, "name", problems);
+}
+
+/// What the stores are called; without any there is one nevertheless.
+fn names<'n>(stores: &[Entry<'n, '_>]) -> Vec<&'n str> {
+    if stores.is_empty() {
+        return vec![ONLY];
+    }
+    stores
+        .iter()
+        .filter_map(|store| store.text("name"))
+        .collect()
+}
+
+fn no_such_store(store: &str, named: &[&str]) -> String {
+    match named {
+        [only] => format!("there is no store `{store}`, only `{only}`; add it as [[store]]"),
+        several => format!(
+            "there is no store `{store}`; the stores are {}",
+            several.join(", ")
+        ),
+    }
+}
+
+fn tokens(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let Some(auth) = Entry::at(file, "auth") else {
+        return;
+    };
+    let mut tokens = Entry::all(auth.table, "token");
+    for token in &mut tokens {
+        token.path = format!("auth.{}", token.path);
+    }
+    unique(&tokens, "name", problems);
+    let mut seen: Vec<(Secret, &str)> = Vec::new();
+    for token in &tokens {
+        let Some(secret) = token.value("secret").and_then(|at| secret(at).ok()) else {
+            continue;
+        };
+        if let Some((_, first)) = seen.iter().find(|(other, _)| *other == secret) {
+            let says = format!("is the same as that of {first}; nobody could tell them apart");
+            token.wrong("secret", says, problems);
+        }
+        seen.push((secret, &token.path));
+    }
+}
+
+fn retry(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let Some(retry) = Entry::at(file, "retry") else {
+        return;
+    };
+    let (own, others) = match retry.text("policy") {
+        Some("honeydrunk") => ("honeydrunk", ["infrastructure"].as_slice()),
+        None | Some("backoff") => ("backoff", ["first_delay", "longest_delay"].as_slice()),
+        Some(_) => return,
+    };
+    for key in others {
+        if retry.has(key) {
+            let says = format!("means nothing to the policy {own}; remove it");
+            retry.wrong(key, says, problems);
+        }
+    }
+}
+
+fn jobs(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let jobs = Entry::at(file, "jobs");
+    let reaping = jobs.and_then(|jobs| Entry::at(jobs.table, "reaping"));
+    if let Some(mut reaping) = reaping
+        && reaping.has("keep")
+    {
+        reaping.path = "jobs.reaping".to_owned();
+        reaping.wrong("keep", "reaping deletes nothing; remove it", problems);
+    }
+}
+
+fn targets(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let mut taken: HashMap<(&str, &str), String> = HashMap::new();
+    let targets = Entry::all(file, "target");
+    for target in &targets {
+        exactly_one(target, &["http", "command", "stdout"], problems);
+        let queue = target.text("queue").unwrap_or("outbox");
+        let mut own = HashSet::new();
+        for topic in target.texts("topics") {
+            if !own.insert(topic) {
+                target.wrong("topics", format!("names `{topic}` twice"), problems);
+            } else if let Some(first) = taken.insert((queue, topic), target.path.clone()) {
+                let says = format!(
+                    "`{topic}` of the {queue} goes to {first} already; a topic has one target"
+                );
+                target.wrong("topics", says, problems);
+            }
+        }
+        if let Some(mut http) = Entry::at(target.table, "http") {
+            http.path = format!("{}.http", target.path);
+            let url = http.value("url").and_then(|at| plain_or_secret(at).ok());
+            let (plain, private) = (http.is_on("allow_http"), http.is_on("allow_private"));
+            if let Some(url) = url
+                && let Err(says) = endpoint(url.reveal(), plain, private)
+            {
+                http.wrong("url", says, problems);
+            }
+        }
+    }
+}
+
+fn webhooks(file: &DeTable<'_>, problems: &mut Problems<'_>) {
+    let webhooks = Entry::all(file, "webhook");
+    let mut named = names(&Entry::all(file, "store"));
+    let modules = Entry::all(file, "module");
+    named.extend(modules.iter().filter_map(|module| module.text("name")));
+    for webhook in &webhooks {
+        // Nobody knows yet which stores will be discovered.
+        if let Some(store) = webhook.text("store")
+            && !named.contains(&store)
+            && Entry::at(file, "discovery").is_none()
+        {
+            webhook.wrong("store", no_such_store(store, &named), problems);
+        }
+        match (webhook.text("scheme"), webhook.has("header")) {
+            (Some("hmac"), false) => webhook.wrong(
+                "header",
+                "is missing; the scheme hmac needs the name of the header with the signature",
+                problems,
+            ),
+            (Some(scheme @ ("stripe" | "github" | "standard")), true) => webhook.wrong(
+                "header",
+                format!("the scheme {scheme} has a header of its own; remove this, or use hmac"),
+                problems,
+            ),
+            _ => {}
+        }
+    }
+    unique(&webhooks, "source", problems);
+}
+
+/// One of these keys has to be there, and only one. A switch that is off is not there.
+fn exactly_one(entry: &Entry<'_, '_>, keys: &[&str], problems: &mut Problems<'_>) {
+    let there: Vec<&str> = keys
+        .iter()
+        .copied()
+        .filter(|key| entry.has(key) && entry.value(key).and_then(DeValue::as_bool) != Some(false))
+        .collect();
+    let says = match there.as_slice() {
+        [_] => return,
+        [] => format!("has none of {}; add one", keys.join(", ")),
+        several => format!("has {}; keep one of them", several.join(" and ")),
+    };
+    problems.add(&entry.path, &entry.place, says);
+}
+
+fn unique(entries: &[Entry<'_, '_>], key: &str, problems: &mut Problems<'_>) {
+    let mut seen: HashMap<&str, &str> = HashMap::new();
+    for entry in entries {
+        let Some(name) = entry.text(key) else {
+            continue;
+        };
+        if let Some(first) = seen.insert(name, &entry.path) {
+            let says = format!("`{name}` is the name of {first} already; choose another");
+            entry.wrong(key, says, problems);
+        }
+    }
+}
+
+/// A table of the file, where it is, and what it is called in a message.
+#[derive(Clone)]
+struct Entry<'n, 'i> {
+    table: &'n DeTable<'i>,
+    path: String,
+    place: Range<usize>,
+}
+
+impl<'n, 'i> Entry<'n, 'i> {
+    fn at(table: &'n DeTable<'i>, name: &str) -> Option<Self> {
+        let (key, node) = table.iter().find(|(key, _)| key.get_ref() == name)?;
+        Some(Self {
+            table: node.get_ref().as_table()?,
+            path: name.to_owned(),
+            place: key.span(),
+        })
+    }
+
+    /// All `[[name]]`.
+    fn all(table: &'n DeTable<'i>, name: &str) -> Vec<Self> {
+        let node = table.iter().find(|(key, _)| key.get_ref() == name);
+        let array = node.and_then(|(_, node)| node.get_ref().as_array());
+        let elements = array.into_iter().flat_map(|array| array.iter()).enumerate();
+        elements
+            .filter_map(|(index, node)| {
+                Some(Self {
+                    table: node.get_ref().as_table()?,
+                    path: format!("{name}[{index}]"),
+                    place: node.span(),
+                })
+            })
+            .collect()
+    }
+
+    fn value(&self, key: &str) -> Option<&'n DeValue<'i>> {
+        let entry = self.table.iter().find(|(name, _)| name.get_ref() == key)?;
+        Some(entry.1.get_ref())
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
+    }
+
+    fn text(&self, key: &str) -> Option<&'n str> {
+        self.value(key)?.as_str()
+    }
+
+    fn texts(&self, key: &str) -> impl Iterator<Item = &'n str> + use<'n, 'i> {
+        let array = self.value(key).and_then(DeValue::as_array);
+        let elements = array.into_iter().flat_map(|array| array.iter());
+        elements.filter_map(|element| element.get_ref().as_str())
+    }
+
+    fn is_on(&self, key: &str) -> bool {
+        self.value(key).and_then(DeValue::as_bool) == Some(true)
+    }
+
+    /// A problem with one of its keys.
+    fn wrong(&self, key: &str, says: impl std::fmt::Display, problems: &mut Problems<'_>) {
+        let named = self.table.keys().find(|name| name.get_ref() == key);
+        let place = named.map_or_else(|| self.place.clone(), toml::Spanned::span);
+        problems.add(&format!("{}.{key}", self.path), &place, says);
+    }
+}

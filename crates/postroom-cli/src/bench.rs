@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Args;
 use postroom::{Delivery, Message, Options, Postroom, done, stop_signal};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
-use tokio_postgres::config::{Config, Host, SslMode};
 
 use crate::store::{self, Place, StoreArguments};
 use crate::{out, progress, secret, table};
@@ -118,7 +117,7 @@ impl Stage {
             return Self::set_file(&place.url).await;
         }
         // Whoever creates a schema must be able to drop it, so that connection comes first.
-        let client = connect(&place.url).await?;
+        let client = crate::postgres::connect(&place.url).await?;
         let schema = format!(
             "postroom_bench_{}",
             &uuid::Uuid::new_v4().simple().to_string()[..12]
@@ -193,39 +192,6 @@ impl Traces {
                 }),
         }
     }
-}
-
-async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
-    let (client, connection) = plain_config(url)?
-        .connect(tokio_postgres::NoTls)
-        .await
-        .with_context(|| format!("cannot open {}", secret::shown(url)))?;
-    tokio::spawn(connection);
-    Ok(client)
-}
-
-/// The connection that drops the schema speaks no TLS, so it talks to this machine only, unless the URL
-/// says `sslmode=disable`.
-fn plain_config(url: &str) -> anyhow::Result<Config> {
-    let Ok(config) = url.parse::<Config>() else {
-        bail!("bench needs a plain URL, such as postgres://user@localhost/database");
-    };
-    let is_local = config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse::<std::net::IpAddr>()
-                    .is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    });
-    ensure!(
-        is_local || config.get_ssl_mode() == SslMode::Disable,
-        "bench cleans up over a connection without TLS, so it wants a server on this machine; \
-         add `?sslmode=disable` to the URL if the network is yours"
-    );
-    Ok(config)
 }
 
 /// What was measured: messages per second, and times from enqueue to handler.

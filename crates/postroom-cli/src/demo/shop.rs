@@ -3,9 +3,8 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use postroom::{Message, Postroom, tx};
-use tokio_postgres::config::{Config, Host, SslMode};
 
 /// The shop's own connection to the database that the store is in.
 pub(super) enum Shop {
@@ -45,12 +44,9 @@ impl Shop {
 
     /// Opens a shop in a PostgreSQL schema that exists.
     pub(super) async fn postgres(url: &str, schema: &str) -> anyhow::Result<Self> {
-        let config = plain_config(url)?;
-        let (client, connection) = config
-            .connect(tokio_postgres::NoTls)
+        let client = crate::postgres::connect(url)
             .await
             .context("the shop cannot connect to PostgreSQL")?;
-        tokio::spawn(connection);
         client
             .batch_execute(&format!(
                 "CREATE TABLE \"{schema}\".orders (id bigint PRIMARY KEY, item text NOT NULL);
@@ -166,30 +162,4 @@ impl Shop {
         }
         Ok(())
     }
-}
-
-/// The shop speaks no TLS, so it talks to this machine only, unless the URL says `sslmode=disable`.
-fn plain_config(url: &str) -> anyhow::Result<Config> {
-    let Ok(config) = url.parse::<Config>() else {
-        bail!(
-            "the demo's shop needs a plain URL of a local server, such as postgres://user@localhost/database"
-        );
-    };
-    let local = config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => {
-            name == "localhost"
-                || name
-                    .parse::<std::net::IpAddr>()
-                    .is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    });
-    if !local && config.get_ssl_mode() != SslMode::Disable {
-        bail!(
-            "the demo's shop connects without TLS, so it wants a server on this machine; \
-             add `?sslmode=disable` to the URL if the network is yours"
-        );
-    }
-    Ok(config)
 }

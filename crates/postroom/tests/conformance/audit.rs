@@ -115,7 +115,7 @@ async fn a_cleanup_deletes_what_is_older(fixture: Fixture) {
         .record(&AuditEntry::new("a", "a", "old"))
         .await
         .unwrap();
-    fixture.age("outbox_audit", "at", 2 * DAY).await;
+    fixture.age("outbox_audit", "recorded_at", 2 * DAY).await;
     audit
         .record(&AuditEntry::new("a", "a", "new"))
         .await

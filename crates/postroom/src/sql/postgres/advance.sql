@@ -61,5 +61,13 @@ WITH passed AS (
     UPDATE {join_member}
     SET created_at = created_at - passed.time
     FROM passed
+), moved_outbox_key AS (
+    UPDATE {outbox+_key}
+    SET created_at = created_at - passed.time
+    FROM passed
+), moved_outbox_audit AS (
+    UPDATE {outbox+_audit}
+    SET recorded_at = recorded_at - passed.time
+    FROM passed
 )
 SELECT 1::bigint

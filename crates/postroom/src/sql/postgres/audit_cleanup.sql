@@ -2,8 +2,8 @@
 WITH doomed AS (
     SELECT id
     FROM {outbox+_audit}
-    WHERE at < statement_timestamp() - $1::bigint * interval '1 microsecond'
-    ORDER BY at
+    WHERE recorded_at < statement_timestamp() - $1::bigint * interval '1 microsecond'
+    ORDER BY recorded_at
     LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED),
 gone AS (

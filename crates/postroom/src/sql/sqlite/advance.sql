@@ -51,3 +51,9 @@ SET created_at = created_at - ?1,
 
 UPDATE {join_member}
 SET created_at = created_at - ?1;
+
+UPDATE {outbox+_key}
+SET created_at = created_at - ?1;
+
+UPDATE {outbox+_audit}
+SET recorded_at = recorded_at - ?1;

@@ -3,8 +3,8 @@ DELETE FROM {outbox+_audit}
 WHERE id IN (
     SELECT id
     FROM {outbox+_audit}
-    WHERE at < {now} - ?1
-    ORDER BY at
+    WHERE recorded_at < {now} - ?1
+    ORDER BY recorded_at
     LIMIT ?2);
 
 SELECT changes()

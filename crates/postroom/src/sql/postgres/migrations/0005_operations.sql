@@ -15,7 +15,7 @@ CREATE INDEX {name outbox+_key_time} ON {outbox+_key} (created_at);
 -- Who did what, when, to what. Never a payload.
 CREATE TABLE {outbox+_audit} (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    at timestamptz NOT NULL DEFAULT statement_timestamp(),
+    recorded_at timestamptz NOT NULL DEFAULT statement_timestamp(),
     actor text COLLATE "C" NOT NULL,
     action text COLLATE "C" NOT NULL,
     subject text COLLATE "C" NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE {outbox+_audit} (
 
 CREATE INDEX {name outbox+_audit_subject} ON {outbox+_audit} (subject, id);
 
-CREATE INDEX {name outbox+_audit_time} ON {outbox+_audit} (at);
+CREATE INDEX {name outbox+_audit_time} ON {outbox+_audit} (recorded_at);
 
 CREATE INDEX {name outbox+_dead_topic} ON {outbox+_dead} (topic, id);
 

@@ -15,7 +15,7 @@ CREATE INDEX {name outbox+_key_time} ON {outbox+_key} (created_at);
 -- Who did what, when, to what. Never a payload.
 CREATE TABLE {outbox+_audit} (
     id INTEGER PRIMARY KEY,
-    at INTEGER NOT NULL,
+    recorded_at INTEGER NOT NULL,
     actor TEXT NOT NULL,
     action TEXT NOT NULL,
     subject TEXT NOT NULL,
@@ -25,7 +25,7 @@ CREATE TABLE {outbox+_audit} (
 
 CREATE INDEX {name outbox+_audit_subject} ON {outbox+_audit} (subject, id);
 
-CREATE INDEX {name outbox+_audit_time} ON {outbox+_audit} (at);
+CREATE INDEX {name outbox+_audit_time} ON {outbox+_audit} (recorded_at);
 
 CREATE INDEX {name outbox+_dead_topic} ON {outbox+_dead} (topic, id);
 

@@ -14,7 +14,9 @@ mod demo {
         assert!(out.contains("All 12 checks passed"), "{out}");
         assert!(out.contains("80 orders and 80 messages"), "{out}");
         assert!(
-            out.contains("185 sent, 184 handled, 60 duplicates refused, 1 dead, 0 waiting, 0 lost."),
+            out.contains(
+                "185 sent, 184 handled, 60 duplicates refused, 1 dead, 0 waiting, 0 lost."
+            ),
             "{out}"
         );
         let file = out

@@ -1,6 +1,7 @@
 //! Real servers and fresh stores, for postroom's own tests. Nothing here is published, and nothing
 //! here touches a server that it did not start.
 
+pub mod browser;
 pub mod fixture;
 mod look;
 pub mod outbox;

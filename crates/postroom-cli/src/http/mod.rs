@@ -43,7 +43,7 @@ pub(crate) type App = Arc<Daemon>;
 pub(crate) fn routes(app: App) -> Router {
     let seen_by_callers = Router::new()
         .merge(api::routes())
-        .merge(dashboard::routes())
+        .merge(dashboard::routes(&app))
         .layer(from_fn_with_state(Arc::clone(&app), origin::check));
     Router::new()
         .merge(seen_by_callers)

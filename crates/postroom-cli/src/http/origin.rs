@@ -70,7 +70,8 @@ pub(super) async fn secure_headers(request: Request, next: Next) -> Response {
              form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
         ),
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        // With `no-referrer` browsers would send `Origin: null` with our own forms.
+        ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
         ("cross-origin-resource-policy", "same-origin"),
     ];

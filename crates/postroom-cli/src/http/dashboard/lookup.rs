@@ -1,0 +1,183 @@
+//! What the pages ask of a store.
+
+use std::time::Duration;
+
+use postroom::{
+    AuditEntry, Error, InboxMessage, InboxState, Join, JoinId, List, OutboxMessage, Postroom,
+    State, WorkItemId,
+};
+
+use super::fault::Fault;
+use super::form::Fields;
+use super::frame::Visitor;
+use crate::age;
+
+/// Rows of a page.
+pub(super) const ROWS: u32 = 50;
+
+/// Some rows, and where the next page begins.
+pub(super) struct Page<T, C = WorkItemId> {
+    pub(super) rows: Vec<T>,
+    pub(super) next: Option<C>,
+}
+
+/// What a visitor wants to see.
+#[derive(Debug, Default)]
+pub(super) struct Filter {
+    pub(super) topic: Option<String>,
+    pub(super) correlation: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) age: Option<Age>,
+    pub(super) after: Option<WorkItemId>,
+}
+
+/// By when a message was enqueued.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Age {
+    Newer(Duration),
+    Older(Duration),
+}
+
+impl Filter {
+    pub(super) fn read(fields: &Fields) -> Result<Self, Fault> {
+        let text = |name| fields.filled(name).map(str::to_owned);
+        let after = match fields.filled("after") {
+            None => None,
+            Some(after) => Some(after.parse().map_err(|_| Fault::not_found("page"))?),
+        };
+        Ok(Self {
+            topic: text("topic"),
+            correlation: text("correlation"),
+            source: text("source"),
+            age: fields.filled("age").map(Age::read).transpose()?,
+            after,
+        })
+    }
+}
+
+impl Age {
+    fn read(text: &str) -> Result<Self, Fault> {
+        let (side, length) = text.split_once(':').unwrap_or_default();
+        let length = age::parse(length);
+        match (side, length) {
+            ("newer", Ok(length)) => Ok(Self::Newer(length)),
+            ("older", Ok(length)) => Ok(Self::Older(length)),
+            _ => Err(Fault::bad("An age looks like newer:1h or older:7d.")),
+        }
+    }
+}
+
+/// Messages of the outbox, the newest first.
+pub(super) async fn messages(
+    room: &Postroom,
+    state: Option<State>,
+    filter: &Filter,
+) -> Result<Page<OutboxMessage>, Error> {
+    let rows = room.outbox().list(&filter.list(state)).await?;
+    Ok(Page::new(rows, |message| Some(message.id)))
+}
+
+/// Messages of the inbox, the newest first.
+pub(super) async fn inbox(
+    room: &Postroom,
+    state: Option<InboxState>,
+    filter: &Filter,
+) -> Result<Page<InboxMessage>, Error> {
+    let mut list = filter.list(state);
+    if let Some(source) = &filter.source {
+        list = list.source(source);
+    }
+    let rows = room.inbox().list(&list).await?;
+    Ok(Page::new(rows, |message| message.work_item_id))
+}
+
+impl Filter {
+    /// One row more than a page has, to know whether there is another one.
+    fn list<S>(&self, state: Option<S>) -> List<S> {
+        let mut list = state.map_or_else(List::any, List::new);
+        if let Some(topic) = &self.topic {
+            list = list.topic(topic);
+        }
+        if let Some(correlation) = &self.correlation {
+            list = list.correlation(correlation);
+        }
+        list = match self.age {
+            None => list,
+            Some(Age::Newer(age)) => list.newer_than(age),
+            Some(Age::Older(age)) => list.older_than(age),
+        };
+        if let Some(after) = self.after {
+            list = list.after(after);
+        }
+        list.newest_first().limit(ROWS + 1)
+    }
+}
+
+impl<T, C> Page<T, C> {
+    /// Rows of which there may be one too many, and what a page after one of them is asked for by.
+    fn new(mut rows: Vec<T>, cursor: impl Fn(&T) -> Option<C>) -> Self {
+        let limit = usize::try_from(ROWS).unwrap_or(usize::MAX);
+        let is_last = rows.len() <= limit;
+        rows.truncate(limit);
+        let next = if is_last {
+            None
+        } else {
+            rows.last().and_then(cursor)
+        };
+        Self { rows, next }
+    }
+}
+
+/// Joins: those of one grouping key, or those that messages wait for.
+pub(super) async fn joins(
+    room: &Postroom,
+    key: Option<&str>,
+    after: Option<JoinId>,
+) -> Result<Page<Join, JoinId>, Error> {
+    let joins = match key {
+        Some(key) => room.joins().list(key, after, ROWS + 1).await?,
+        None => waited_for(room).await?,
+    };
+    Ok(Page::new(joins, |join| Some(join.id)))
+}
+
+/// The joins of the latest wait messages: the library lists joins by grouping key only.
+async fn waited_for(room: &Postroom) -> Result<Vec<Join>, Error> {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wait {
+        join_id: uuid::Uuid,
+    }
+    let waits = List::any().topic("join.wait").newest_first().limit(ROWS);
+    let mut joins: Vec<Join> = Vec::new();
+    for wait in room.outbox().list(&waits).await? {
+        let Ok(Wait { join_id }) = serde_json::from_str(&wait.payload) else {
+            continue;
+        };
+        let id = JoinId::from(join_id);
+        if joins.iter().all(|join| join.id != id) {
+            joins.extend(room.joins().get(id).await?);
+        }
+    }
+    Ok(joins)
+}
+
+/// What was done by hand, the latest first.
+pub(super) async fn audit(
+    room: &Postroom,
+    after: Option<i64>,
+) -> Result<Page<AuditEntry, i64>, Error> {
+    let entries = room.audit().list(ROWS + 1, after).await?;
+    Ok(Page::new(entries, |entry| Some(entry.id)))
+}
+
+/// Writes down that the visitor has done something to these, and to how many messages in all.
+pub(super) async fn record(
+    visitor: &Visitor,
+    action: &str,
+    subject: &str,
+    count: u64,
+) -> Result<(), Fault> {
+    let entry = AuditEntry::new(&visitor.caller.name, action, subject).count(count);
+    Ok(visitor.room()?.audit().record(&entry).await?)
+}

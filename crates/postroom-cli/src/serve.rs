@@ -241,24 +241,32 @@ fn reaping(job: &config::Job) -> Schedule {
 async fn sample(app: App, running: Option<Arc<Running>>) {
     loop {
         let report = running.as_ref().map(|running| running.report());
-        let report = report.unwrap_or_default();
+        // A dispatcher counts for all its stores together: the first one stands for them.
+        let mut retried = report.unwrap_or_default().retried;
         for name in app.stores.names() {
-            let Ok(room) = app.stores.room(Some(&name)) else {
-                continue;
-            };
-            match room.stats().await {
-                Ok(stats) => app.samples.add(
-                    &name,
-                    Sample {
-                        taken: SystemTime::now(),
-                        stats,
-                        done: report.done,
-                        failed: report.retried + report.dead,
-                    },
-                ),
-                Err(error) => tracing::warn!(store = name, %error, "a store could not be counted"),
+            match sample_of(&app, &name).await {
+                Ok(mut sample) => {
+                    sample.failed += std::mem::take(&mut retried);
+                    app.samples.add(&name, sample);
+                }
+                Err(reason) => tracing::warn!(store = name, reason, "a store could not be counted"),
             }
         }
         tokio::time::sleep(http::EVERY).await;
     }
+}
+
+async fn sample_of(app: &App, name: &str) -> Result<Sample, String> {
+    let room = app.stores.room(Some(name));
+    let room = room.map_err(|problem| problem.detail().to_owned())?;
+    let counted = async { Ok((room.stats().await?, room.totals().await?)) };
+    let (stats, totals) = counted
+        .await
+        .map_err(|error: postroom::Error| error.to_string())?;
+    Ok(Sample {
+        taken: SystemTime::now(),
+        stats,
+        done: totals.done,
+        failed: totals.died,
+    })
 }

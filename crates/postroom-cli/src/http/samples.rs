@@ -23,9 +23,9 @@ pub(crate) struct Samples {
 pub(crate) struct Sample {
     pub(crate) taken: SystemTime,
     pub(crate) stats: Stats,
-    /// Messages settled as done, ever, by this process.
+    /// Messages that were ever done, whoever did them. May start again from a smaller number.
     pub(crate) done: u64,
-    /// Failed attempts, ever, in this process.
+    /// Messages that ever died, and attempts of this process that ever failed.
     pub(crate) failed: u64,
 }
 

@@ -422,9 +422,8 @@ impl Sum {
             sum.dead += stats.dead;
             sum.oldest_ready = sum.oldest_ready.max(stats.oldest_ready);
         }
-        // These count for the whole process, so every store says the same.
-        self.done = self.done.max(sample.done);
-        self.failed = self.failed.max(sample.failed);
+        self.done += sample.done;
+        self.failed += sample.failed;
         self.taken = self.taken.max(Some(sample.taken));
     }
 

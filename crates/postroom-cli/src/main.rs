@@ -74,6 +74,7 @@ struct Arguments {
 enum Command {
     Serve(serve::Arguments),
     Config(config::Arguments),
+    Openapi(http::api::Arguments),
     Demo(demo::Arguments),
     Enqueue(enqueue::Arguments),
     List(list::Arguments),
@@ -123,6 +124,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         match arguments.command {
             Command::Serve(serve) => serve.run().await?,
             Command::Config(config) => config.run().await?,
+            Command::Openapi(openapi) => openapi.run()?,
             Command::Demo(demo) => demo.run().await?,
             Command::Enqueue(enqueue) => enqueue.run().await?,
             Command::List(list) => list.run().await?,

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod run;
+mod schemathesis;
 mod servers;
 
 use std::process::Command;
@@ -27,6 +28,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
+    /// Sends the daemon thousands of requests made from its OpenAPI document, and checks the answers.
+    /// Needs schemathesis, or python3 and pip to install it under target/; without, it says so; with
+    /// CI=true it fails instead.
+    Api,
     /// Runs the tests that show requirements, and prints the table: id, text, tests, and per database
     /// passed or not run. Fails when a requirement has no test.
     Spec {
@@ -48,6 +53,7 @@ enum Task {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Task::Test { rest } => test(&rest),
+        Task::Api => api(),
         Task::Spec { last, write } => spec(last, write),
         Task::Bench { rest } => bench(&rest),
     }
@@ -61,8 +67,17 @@ fn test(rest: &[String]) -> Result<()> {
         table.check()?;
         table.compare_with_committed()?;
         println!("{}", table.summary());
+        api()?;
     }
     results.verdict()
+}
+
+fn api() -> Result<()> {
+    let checked = schemathesis::check()?;
+    if !checked && std::env::var("CI").is_ok_and(|value| value == "true") {
+        bail!("schemathesis could not be installed: with CI=true it must run");
+    }
+    Ok(())
 }
 
 fn spec(last: bool, write: bool) -> Result<()> {

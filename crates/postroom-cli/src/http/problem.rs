@@ -61,6 +61,8 @@ impl From<postroom::Error> for Problem {
     fn from(error: postroom::Error) -> Self {
         let status = match error.kind() {
             ErrorKind::Transient => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::NotFound { .. } => StatusCode::NOT_FOUND,
+            ErrorKind::AlreadyExists { .. } | ErrorKind::LeaseLost => StatusCode::CONFLICT,
             _ if error.param().is_some() => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

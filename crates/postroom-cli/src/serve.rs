@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     url: Option<String>,
 
     /// The address to listen on, instead of the configured one
-    #[arg(long, value_name = "ADDRESS:PORT", overrides_with = "bind")]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     bind: Option<SocketAddr>,
 
     /// Show payloads to whoever connects from this machine, when no tokens are configured

@@ -45,7 +45,7 @@ async fn without_configuration_it_starts_on_a_file_of_its_own_and_says_where() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_stranger_is_let_in_without_tokens() {
     for address in ["0.0.0.0:0", "[::]:0"] {
-        let refusal = Daemon::new("").argument("--bind").argument(address);
+        let refusal = Daemon::new("").bind(address);
         let said = refusal.refused().await;
         assert!(said.contains("no tokens are configured"), "{said}");
     }
@@ -53,8 +53,7 @@ async fn no_stranger_is_let_in_without_tokens() {
         "[[auth.token]]\nname = \"ops\"\nrole = \"admin\"\nsecret = { env = \"OPS_TOKEN\" }\n";
     let daemon = Daemon::new(token)
         .env("OPS_TOKEN", "a-token-for-this-test-only")
-        .argument("--bind")
-        .argument("0.0.0.0:0");
+        .bind("0.0.0.0:0");
     let _ = daemon.start().await;
 }
 

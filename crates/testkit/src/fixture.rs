@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postroom::{Options, Postroom};
+use postroom::{Options, Postroom, Synchronous};
 use tempfile::TempDir;
 
 use crate::postgres;
@@ -213,6 +213,9 @@ impl Fixture {
             .busy_timeout(Duration::from_secs(30))
             .expect("busy timeout");
         connection
+            .pragma_update(None, "synchronous", "NORMAL")
+            .expect("synchronous");
+        connection
     }
 
     /// A connection of the test's own.
@@ -243,7 +246,12 @@ impl Fixture {
 }
 
 fn options(url: &str, schema: Option<&str>) -> Options {
-    let options = Options::new(url).worker("tester").connections(8);
+    // Nobody pulls the plug on a test, and a commit must not wait for a disk that others keep busy: while
+    // one does, no lease is renewed.
+    let options = Options::new(url)
+        .worker("tester")
+        .connections(8)
+        .synchronous(Synchronous::Normal);
     match schema {
         Some(schema) => options.schema(schema),
         None => options,

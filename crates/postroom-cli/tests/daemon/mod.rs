@@ -29,6 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Start {
     folder: TempDir,
     command: Command,
+    bind: Option<String>,
 }
 
 /// A daemon at work.
@@ -63,13 +64,26 @@ impl Daemon {
         std::fs::write(&file, config).expect("a configuration file");
         let mut command = Command::new(env!("CARGO_BIN_EXE_postroom"));
         command
-            .args(["serve", "--bind", "127.0.0.1:0", "--config"])
+            .args(["serve", "--config"])
             .arg(&file)
             .current_dir(folder.path())
             .env_remove("POSTROOM_URL")
             .env_remove("POSTROOM_CONFIG")
             .env_remove("RUST_LOG");
-        Start { folder, command }
+        Start {
+            folder,
+            command,
+            bind: Some("127.0.0.1:0".to_owned()),
+        }
+    }
+
+    /// The same, listening where the configuration says.
+    #[must_use]
+    pub(crate) fn bound_by(config: &str) -> Start {
+        Start {
+            bind: None,
+            ..Self::new(config)
+        }
     }
 
     /// The same on a fixture's store, which is added to the configuration under the name `main`.
@@ -180,6 +194,13 @@ impl Start {
         self.argument("--url").argument(url)
     }
 
+    /// Another address to listen on than a free port of 127.0.0.1.
+    #[must_use]
+    pub(crate) fn bind(mut self, address: &str) -> Self {
+        self.bind = Some(address.to_owned());
+        self
+    }
+
     #[must_use]
     pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.command.arg(argument);
@@ -233,6 +254,9 @@ impl Start {
     }
 
     fn spawn(&mut self) -> Child {
+        if let Some(address) = &self.bind {
+            self.command.args(["--bind", address]);
+        }
         self.command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

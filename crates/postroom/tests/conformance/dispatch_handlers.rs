@@ -10,9 +10,11 @@ use postroom::{
     NoHandler, Outcome, Postroom, Queue, State, Tx, done,
 };
 use testkit::{Fixture, eventually};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, Semaphore};
 
-use crate::dispatch_scene::{QUEUES, dispatcher, on, put};
+use crate::dispatch_scene::{
+    QUEUES, SHORT_LEASE, dispatcher, in_both_queues, on, outlive_leases, put,
+};
 
 /// Notes which handler has seen which payload.
 #[derive(Clone, Default)]
@@ -378,17 +380,27 @@ async fn settings_that_cannot_work_are_refused_by_name(fixture: Fixture) {
 }
 
 /// Who is being handled, and how often that was twice at once.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Watch {
+    release: Arc<Semaphore>,
     now: Arc<Mutex<HashSet<String>>>,
     calls: Arc<Mutex<BTreeMap<String, usize>>>,
     twice: Arc<AtomicUsize>,
 }
 
 impl Watch {
+    fn new() -> Self {
+        Self {
+            release: Arc::new(Semaphore::new(0)),
+            now: Arc::default(),
+            calls: Arc::default(),
+            twice: Arc::default(),
+        }
+    }
+
+    /// A handler that ends when it is released.
     fn handler(
         &self,
-        time: Duration,
     ) -> impl Fn(Delivery) -> futures_util::future::BoxFuture<'static, ()> + Send + Sync + 'static
     {
         let watch = self.clone();
@@ -401,7 +413,7 @@ impl Watch {
                     watch.twice.fetch_add(1, Ordering::SeqCst);
                 }
                 let _here = Here(Arc::clone(&watch.now), id);
-                tokio::time::sleep(time).await;
+                drop(watch.release.acquire().await);
             })
         }
     }
@@ -418,19 +430,21 @@ impl Drop for Here {
 
 /// Shows OBX-059, IBX-078. Handlers take longer than a lease, and three dispatchers want every message.
 async fn a_message_is_never_handled_twice_at_once(fixture: Fixture) {
-    for queue in QUEUES {
+    in_both_queues(async |queue| {
         for number in 0..20 {
             put(&fixture.room, queue, "a", &number.to_string()).await;
         }
-        let watch = Watch::default();
+        let watch = Watch::new();
         let mut running = Vec::new();
         for _ in 0..3 {
             let room: Postroom = fixture.again().await;
-            let handler = watch.handler(Duration::from_millis(900));
-            let dispatcher = dispatcher(&room, queue, "a", handler);
-            let dispatcher = dispatcher.lease(Duration::from_millis(600)).concurrency(8);
+            let dispatcher = dispatcher(&room, queue, "a", watch.handler());
+            let dispatcher = dispatcher.lease(SHORT_LEASE).concurrency(8);
             running.push(dispatcher.start().unwrap());
         }
+        eventually(|| async { (watch.now.lock().unwrap().len() == 20).then_some(()) }).await;
+        outlive_leases(&fixture, queue, "true").await;
+        watch.release.add_permits(100);
         eventually(|| async {
             let done: u64 = running.iter().map(|one| one.report().done).sum();
             (done == 20).then_some(())
@@ -441,7 +455,8 @@ async fn a_message_is_never_handled_twice_at_once(fixture: Fixture) {
         }
         assert_eq!(watch.twice.load(Ordering::SeqCst), 0, "{queue:?}");
         assert_eq!(watch.calls.lock().unwrap().len(), 20, "{queue:?}");
-    }
+    })
+    .await;
 }
 
 /// Shows OBX-060, IBX-079. Each handler waits until all are there.
@@ -462,22 +477,32 @@ async fn different_messages_are_handled_at_once(fixture: Fixture) {
     }
 }
 
+/// One handler after the other is released: the next begins, and never one more.
 async fn no_more_handlers_run_at_once_than_allowed(fixture: Fixture) {
     for queue in QUEUES {
         for _ in 0..30 {
             put(&fixture.room, queue, "a", "").await;
         }
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (began, release) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let peak = Arc::clone(&most);
+        let (count, hold) = (Arc::clone(&began), Arc::clone(&release));
         let dispatcher = dispatcher(&fixture.room, queue, "a", move |_: Delivery| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let (count, hold) = (Arc::clone(&count), Arc::clone(&hold));
             async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                count.fetch_add(1, Ordering::SeqCst);
+                hold.acquire().await.unwrap().forget();
                 now.fetch_sub(1, Ordering::SeqCst);
             }
         });
         let running = dispatcher.concurrency(3).start().unwrap();
+        for released in 0..30 {
+            let begun = 30.min(released + 3);
+            eventually(|| async { (began.load(Ordering::SeqCst) == begun).then_some(()) }).await;
+            release.add_permits(1);
+        }
         eventually(|| async { (running.report().done == 30).then_some(()) }).await;
         running.stop().await;
         assert_eq!(peak.load(Ordering::SeqCst), 3, "{queue:?}");
@@ -502,10 +527,7 @@ async fn a_message_may_come_more_than_once_and_is_known_by_its_id(fixture: Fixtu
                 }
             }
         });
-        let running = dispatcher
-            .lease(Duration::from_millis(200))
-            .start()
-            .unwrap();
+        let running = dispatcher.lease(SHORT_LEASE).start().unwrap();
         eventually(|| async { (shipped.lock().unwrap().len() == 1).then_some(()) }).await;
         fixture.expire_leases().await;
         eventually(|| async { (message.state(room).await == State::Done).then_some(()) }).await;

@@ -2,21 +2,21 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
-use postroom::{Delivery, HandlerError, OwnerToken, Postroom, Queue, State, Tx, done};
+use postroom::{Delivery, HandlerError, OwnerToken, Postroom, Queue, Running, State, Tx, done};
 use testkit::{Fixture, eventually};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
-use crate::dispatch_scene::{Put, QUEUES, dispatcher, put, steal};
+use crate::dispatch_scene::{
+    Put, QUEUES, SHORT_LEASE, dispatcher, in_both_queues, outlive_leases, put, steal,
+};
 
-const SHORT: Duration = Duration::from_millis(300);
-
-/// Does nothing for longer than two leases, and says whether it was dropped before that.
-async fn dawdle(cancelled: Arc<AtomicUsize>) {
+/// Does nothing until it is released, and says whether it was dropped before that.
+async fn dawdle(release: Arc<Semaphore>, cancelled: Arc<AtomicUsize>) {
     let mut here = Here(Some(cancelled));
-    tokio::time::sleep(SHORT * 2 + SHORT / 2).await;
+    drop(release.acquire().await);
     here.0 = None;
 }
 
@@ -43,46 +43,74 @@ async fn assert_delivered_once(room: &Postroom, messages: &[Put]) {
 }
 
 /// Somebody who would take any message whose lease has expired.
-async fn vulture(fixture: &Fixture, queue: Queue) -> (Arc<AtomicUsize>, postroom::Running) {
-    let room = fixture.again().await;
-    let taken = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&taken);
-    let dispatcher = dispatcher(&room, queue, "a", move |_: Delivery| {
-        count.fetch_add(1, Ordering::SeqCst);
-        async {}
-    });
-    let interval = Duration::from_millis(20);
-    (taken, dispatcher.poll_interval(interval).start().unwrap())
+struct Vulture {
+    room: Postroom,
+    queue: Queue,
+    /// The payloads of what it has taken.
+    taken: Arc<Mutex<Vec<String>>>,
+    running: Running,
+}
+
+impl Vulture {
+    async fn arrive(fixture: &Fixture, queue: Queue) -> Self {
+        let room = fixture.again().await;
+        let taken: Arc<Mutex<Vec<String>>> = Arc::default();
+        let takes = Arc::clone(&taken);
+        let dispatcher = dispatcher(&room, queue, "a", move |delivery: Delivery| {
+            takes.lock().unwrap().push(delivery.payload().to_owned());
+            async {}
+        });
+        let interval = Duration::from_millis(20);
+        let running = dispatcher.poll_interval(interval).start().unwrap();
+        Self {
+            room,
+            queue,
+            taken,
+            running,
+        }
+    }
+
+    /// Lets it find a message that nobody holds: by then it has looked at all the others too.
+    async fn take_the_bait(&self) {
+        put(&self.room, self.queue, "a", "bait").await;
+        eventually(|| async { (!self.taken().is_empty()).then_some(()) }).await;
+    }
+
+    fn taken(&self) -> Vec<String> {
+        self.taken.lock().unwrap().clone()
+    }
 }
 
 async fn a_handler_may_take_longer_than_its_lease(fixture: Fixture) {
     let room = &fixture.room;
-    for queue in QUEUES {
+    in_both_queues(async |queue| {
         let mut messages = Vec::new();
         for _ in 0..4 {
             messages.push(put(room, queue, "a", "").await);
         }
-        let cancelled = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&cancelled);
-        let began = Arc::new(AtomicUsize::new(0));
-        let begun = Arc::clone(&began);
+        let (release, cancelled) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (hold, count) = (Arc::clone(&release), Arc::clone(&cancelled));
         let running = dispatcher(room, queue, "a", move |_: Delivery| {
-            begun.fetch_add(1, Ordering::SeqCst);
-            dawdle(Arc::clone(&count))
+            dawdle(Arc::clone(&hold), Arc::clone(&count))
         })
-        .lease(SHORT)
+        .lease(SHORT_LEASE)
+        .concurrency(messages.len())
         .start()
         .unwrap();
-        eventually(|| async { (began.load(Ordering::SeqCst) == 4).then_some(()) }).await;
-        let (taken, vulture) = vulture(&fixture, queue).await;
+        eventually(|| async { (running.running() == 4).then_some(()) }).await;
+        let vulture = Vulture::arrive(&fixture, queue).await;
+        outlive_leases(&fixture, queue, "true").await;
+        vulture.take_the_bait().await;
+        release.add_permits(100);
         eventually(|| async { (running.report().done == 4).then_some(()) }).await;
-        vulture.stop().await;
+        assert_eq!(vulture.taken(), ["bait"], "{queue:?}");
+        vulture.running.stop().await;
         let report = running.stop().await;
         assert_eq!((report.done, report.lost), (4, 0), "{queue:?}");
-        assert_eq!(taken.load(Ordering::SeqCst), 0, "{queue:?}");
         assert_eq!(cancelled.load(Ordering::SeqCst), 0, "{queue:?}");
         assert_delivered_once(room, &messages).await;
-    }
+    })
+    .await;
 }
 
 /// Handlers hold the only connection of the pool in their transactions, and others wait for it.
@@ -92,24 +120,33 @@ async fn a_busy_pool_does_not_hold_up_renewals(fixture: Fixture) {
     for _ in 0..3 {
         messages.push(put(&room, Queue::Outbox, "a", "").await);
     }
+    let release = Arc::new(Semaphore::new(0));
+    let hold = Arc::clone(&release);
     let running = room
         .dispatcher()
-        .on("a", |_: Delivery, mut tx: Tx| async move {
-            tx.execute("SELECT 1", vec![]).await?;
-            tokio::time::sleep(SHORT * 2).await;
-            tx.execute("SELECT 1", vec![]).await?;
-            done()
+        .on("a", move |_: Delivery, mut tx: Tx| {
+            let hold = Arc::clone(&hold);
+            async move {
+                tx.execute("SELECT 1", vec![]).await?;
+                drop(hold.acquire().await);
+                tx.execute("SELECT 1", vec![]).await?;
+                done()
+            }
         })
-        .lease(SHORT)
+        .lease(SHORT_LEASE)
+        .concurrency(messages.len())
         .start()
         .unwrap();
     eventually(|| async { (running.running() == 3).then_some(()) }).await;
-    let (taken, vulture) = vulture(&fixture, Queue::Outbox).await;
+    let vulture = Vulture::arrive(&fixture, Queue::Outbox).await;
+    outlive_leases(&fixture, Queue::Outbox, "true").await;
+    vulture.take_the_bait().await;
+    release.add_permits(100);
     eventually(|| async { (running.report().done == 3).then_some(()) }).await;
-    vulture.stop().await;
+    assert_eq!(vulture.taken(), ["bait"]);
+    vulture.running.stop().await;
     let report = running.stop().await;
     assert_eq!((report.done, report.lost), (3, 0));
-    assert_eq!(taken.load(Ordering::SeqCst), 0);
     assert_delivered_once(&room, &messages).await;
 }
 
@@ -122,6 +159,9 @@ async fn blocked_threads_do_not_hold_up_renewals(fixture: Fixture) {
     let options = fixture.options();
     let began = Arc::new(AtomicUsize::new(0));
     let begun = Arc::clone(&began);
+    // Nothing is ever sent: handlers wait until the other end is dropped.
+    let (release, hold) = mpsc::channel::<()>();
+    let hold = Arc::new(Mutex::new(hold));
     let blocked = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -131,22 +171,25 @@ async fn blocked_threads_do_not_hold_up_renewals(fixture: Fixture) {
         runtime.block_on(async {
             let room = options.connect().await.unwrap();
             let dispatcher = room.dispatcher().on("a", move |_: Delivery| {
-                let begun = Arc::clone(&begun);
+                let (begun, hold) = (Arc::clone(&begun), Arc::clone(&hold));
                 async move {
                     begun.fetch_add(1, Ordering::SeqCst);
-                    std::thread::sleep(SHORT * 2);
+                    let _ = hold.lock().unwrap().recv();
                 }
             });
-            dispatcher.lease(SHORT).drain().await.unwrap()
+            dispatcher.lease(SHORT_LEASE).drain().await.unwrap()
         })
     });
     eventually(|| async { (began.load(Ordering::SeqCst) == 1).then_some(()) }).await;
-    let (taken, vulture) = vulture(&fixture, Queue::Outbox).await;
+    let vulture = Vulture::arrive(&fixture, Queue::Outbox).await;
+    outlive_leases(&fixture, Queue::Outbox, "true").await;
+    vulture.take_the_bait().await;
+    drop(release);
     let report = tokio::task::spawn_blocking(|| blocked.join().unwrap());
     let report = report.await.unwrap();
-    vulture.stop().await;
+    assert_eq!(vulture.taken(), ["bait"]);
+    vulture.running.stop().await;
     assert_eq!((report.done, report.lost), (2, 0));
-    assert_eq!(taken.load(Ordering::SeqCst), 0);
     assert_delivered_once(&fixture.room, &messages).await;
 }
 
@@ -155,31 +198,39 @@ async fn blocked_threads_do_not_hold_up_renewals(fixture: Fixture) {
 async fn an_ack_that_is_not_committed_yet_does_not_hold_up_renewals(fixture: Fixture) {
     let room = &fixture.room;
     let mut messages = Vec::new();
-    for payload in ["acks", "waits", "waits"] {
-        messages.push(put(room, Queue::Outbox, "a", payload).await);
+    for topic in ["acks", "waits", "waits"] {
+        messages.push(put(room, Queue::Outbox, topic, "").await);
     }
-    let cancelled = Arc::new(AtomicUsize::new(0));
-    let (count, own) = (Arc::clone(&cancelled), fixture.clone());
+    let (release, cancelled) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let acked = Arc::new(Notify::new());
+    let (hold, count) = (Arc::clone(&release), Arc::clone(&cancelled));
+    let (late, counted) = (Arc::clone(&release), Arc::clone(&cancelled));
+    let (own, tell) = (fixture.clone(), Arc::clone(&acked));
     let running = room
         .dispatcher()
-        .on("a", move |delivery: Delivery| {
-            let (count, own) = (Arc::clone(&count), own.clone());
+        .on("waits", move |_: Delivery| {
+            dawdle(Arc::clone(&hold), Arc::clone(&count))
+        })
+        .on("acks", move |delivery: Delivery| {
+            let (late, counted) = (Arc::clone(&late), Arc::clone(&counted));
+            let (own, tell) = (own.clone(), Arc::clone(&tell));
             async move {
-                if delivery.payload() == "waits" {
-                    dawdle(count).await;
-                    return done();
-                }
                 let mut client = own.postgres().await;
                 let mut transaction = client.transaction().await?;
                 delivery.ack_in(&mut transaction).await?;
-                dawdle(count).await;
+                tell.notify_one();
+                dawdle(late, counted).await;
                 transaction.commit().await?;
                 done()
             }
         })
-        .lease(SHORT)
+        .lease(SHORT_LEASE)
         .start()
         .unwrap();
+    acked.notified().await;
+    eventually(|| async { (running.running() == 3).then_some(()) }).await;
+    outlive_leases(&fixture, Queue::Outbox, "topic = 'waits'").await;
+    release.add_permits(100);
     eventually(|| async { (running.report().done == 3).then_some(()) }).await;
     let report = running.stop().await;
     assert_eq!((report.done, report.lost), (3, 0));
@@ -210,7 +261,7 @@ async fn a_handler_whose_lease_is_lost_is_cancelled(fixture: Fixture) {
                 std::future::pending::<()>().await;
             }
         })
-        .lease(SHORT)
+        .lease(SHORT_LEASE)
         .poll_interval(Duration::from_secs(3600))
         .listen(false)
         .start()
@@ -320,24 +371,22 @@ async fn what_waits_for_a_handler_that_hangs_goes_to_others(fixture: Fixture) {
             }
         })
         .concurrency(1)
-        .lease(SHORT)
+        .lease(SHORT_LEASE)
         .start()
         .unwrap();
     eventually(|| async { (done_quickly.load(Ordering::SeqCst) > 100).then_some(()) }).await;
 
-    let (taken, helper) = vulture(&fixture, Queue::Outbox).await;
-    let began = Instant::now();
+    let helper = Vulture::arrive(&fixture, Queue::Outbox).await;
     eventually(|| async {
         let done = room.outbox().counts().await.unwrap().done;
         (done == 299).then_some(())
     })
     .await;
-    assert!(began.elapsed() < Duration::from_secs(15));
-    assert!(taken.load(Ordering::SeqCst) > 0);
+    assert!(!helper.taken().is_empty());
     assert_eq!(running.running(), 1, "it still hangs");
     release.notify_one();
     let report = running.stop().await;
-    let helped = helper.stop().await;
+    let helped = helper.running.stop().await;
     assert_eq!(report.done + helped.done, 300);
     assert_eq!((report.lost, report.retried), (0, 0));
 }

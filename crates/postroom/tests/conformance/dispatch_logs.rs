@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use postroom::{
-    Backoff, Delivery, HandlerError, JoinWait, Message, NewJoin, Outcome, Postroom, Queue, done,
+    Backoff, Delivery, HandlerError, JoinWait, Message, NewJoin, Outcome, OwnerToken, Postroom,
+    Queue, done,
 };
-use testkit::Fixture;
+use testkit::{Fixture, LEASE, eventually};
 use tracing::Level;
 
 use crate::dispatch_scene::{Counters, QUEUES, dispatcher, on_one_thread, put};
@@ -34,7 +35,7 @@ fn lines_at<'a>(
 async fn claims_are_logged_at_debug_and_handlers_at_info(fixture: Fixture) {
     for queue in QUEUES {
         let message = put(&fixture.room, queue, "order.created", "").await;
-        let (_, lines, _) = on_one_thread(&fixture, move |room| async move {
+        let (_, lines, _) = on_one_thread(&fixture, move |room, _| async move {
             let dispatcher = dispatcher(&room, queue, "order.created", |_: Delivery| async {});
             dispatcher.drain().await.unwrap();
         })
@@ -57,7 +58,7 @@ async fn failures_are_logged_at_error(fixture: Fixture) {
     for queue in QUEUES {
         for how in ["error", "panic", "timeout"] {
             let message = put(&fixture.room, queue, "order.created", "").await;
-            let (_, lines, counters) = on_one_thread(&fixture, move |room| async move {
+            let (_, lines, counters) = on_one_thread(&fixture, move |room, _| async move {
                 let dispatcher = dispatcher(
                     &room,
                     queue,
@@ -99,7 +100,7 @@ async fn a_message_without_a_handler_is_logged_at_warn(fixture: Fixture) {
     for queue in QUEUES {
         for policy in [Abandon, Ack, Fail] {
             let message = put(&fixture.room, queue, "nobody", "").await;
-            let (_, lines, _) = on_one_thread(&fixture, move |room| async move {
+            let (_, lines, _) = on_one_thread(&fixture, move |room, _| async move {
                 let dispatcher = dispatcher(&room, queue, "a", |_: Delivery| async {});
                 dispatcher.no_handler(policy).drain().await.unwrap();
             })
@@ -117,7 +118,7 @@ async fn a_message_without_a_handler_is_logged_at_warn(fixture: Fixture) {
 async fn not_ready_is_logged_at_debug(fixture: Fixture) {
     for queue in QUEUES {
         let message = put(&fixture.room, queue, "a", "").await;
-        let (_, lines, _) = on_one_thread(&fixture, move |room| async move {
+        let (_, lines, _) = on_one_thread(&fixture, move |room, _| async move {
             let dispatcher = dispatcher(&room, queue, "a", |_: Delivery| async {
                 Outcome::NotReady(None)
             });
@@ -134,17 +135,34 @@ async fn not_ready_is_logged_at_debug(fixture: Fixture) {
 /// Shows OBX-106, IBX-112, OBX-053, IBX-072. A running dispatcher reaps by itself.
 async fn expired_leases_are_reaped_and_that_is_logged_at_info(fixture: Fixture) {
     for queue in QUEUES {
-        let (_, lines, counters) = on_one_thread(&fixture, move |room| async move {
+        let behind = fixture.clone();
+        let (_, lines, counters) = on_one_thread(&fixture, move |room, counters| async move {
+            put(&room, queue, "a", "").await;
+            let owner = OwnerToken::new();
+            match queue {
+                Queue::Outbox => drop(room.outbox().claim(owner, LEASE, 1).await.unwrap()),
+                Queue::Inbox => drop(room.inbox().claim(owner, LEASE, 1).await.unwrap()),
+            }
+            // Its worker has died, and it is not due: no claim frees it.
+            behind.expire_leases().await;
+            let late = behind.time(behind.clock().await + 600_000_000);
+            let table = queue.name();
+            behind
+                .sql(&format!("UPDATE {{{table}}} SET next_attempt_at = {late}"))
+                .await;
             let dispatcher = dispatcher(&room, queue, "a", |_: Delivery| async {});
             let running = dispatcher.start().unwrap();
-            tokio::time::sleep(Duration::from_millis(400)).await;
+            let reaps = || counters.of("postroom_operation_seconds", "operation=reap");
+            eventually(|| async { (reaps() > 0).then_some(()) }).await;
             running.stop().await;
+            let held = format!("SELECT count(*) FROM {{{table}}} WHERE owner_token IS NOT NULL");
+            assert_eq!(behind.number(&held).await, 0, "{queue:?}");
         })
         .await;
         let text = "reaped expired leases";
         let reaped = lines_at(&lines, Level::INFO, text, &fixture.room, queue);
         assert_eq!(reaped.len(), 1, "{queue:?}");
-        assert_eq!(reaped[0].field("count"), "0");
+        assert_eq!(reaped[0].field("count"), "1");
         assert_eq!(
             counters.of("postroom_operation_seconds", "operation=reap"),
             1
@@ -158,7 +176,7 @@ async fn joins_are_logged_when_they_finish_and_waits_when_they_are_decided(fixtu
     let join = room.joins().start(&NewJoin::new(1)).await.unwrap();
     let wait = JoinWait::new(join, "next", "");
     let wait = room.joins().enqueue_wait(&wait).await.unwrap();
-    let (_, lines, counters) = on_one_thread(&fixture, move |room| async move {
+    let (_, lines, counters) = on_one_thread(&fixture, move |room, _| async move {
         let dispatcher = room
             .dispatcher()
             .on("step", |_: Delivery| async {})
@@ -191,21 +209,22 @@ async fn joins_are_logged_when_they_finish_and_waits_when_they_are_decided(fixtu
 /// Shows DEEP-19. What was claimed, settled, retried, and how long handlers took, by store and queue.
 async fn what_happens_is_counted(fixture: Fixture) {
     for queue in QUEUES {
-        let (_, _, counters): (_, _, Counters) = on_one_thread(&fixture, move |room| async move {
-            for payload in ["", "", "business", "infrastructure", "permanent"] {
-                put(&room, queue, "a", payload).await;
-            }
-            let dispatcher = dispatcher(&room, queue, "a", |delivery: Delivery| async move {
-                match delivery.payload() {
-                    "business" => Err(HandlerError::business("no")),
-                    "infrastructure" => Err(HandlerError::infrastructure("no")),
-                    "permanent" => Err(HandlerError::permanent("no")),
-                    _ => done(),
+        let (_, _, counters): (_, _, Counters) =
+            on_one_thread(&fixture, move |room, _| async move {
+                for payload in ["", "", "business", "infrastructure", "permanent"] {
+                    put(&room, queue, "a", payload).await;
                 }
-            });
-            dispatcher.drain().await.unwrap();
-        })
-        .await;
+                let dispatcher = dispatcher(&room, queue, "a", |delivery: Delivery| async move {
+                    match delivery.payload() {
+                        "business" => Err(HandlerError::business("no")),
+                        "infrastructure" => Err(HandlerError::infrastructure("no")),
+                        "permanent" => Err(HandlerError::permanent("no")),
+                        _ => done(),
+                    }
+                });
+                dispatcher.drain().await.unwrap();
+            })
+            .await;
         let store = format!("store={}", fixture.room.identifier());
         let of = |name, label: &str| {
             assert_eq!(

@@ -3,43 +3,41 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use postroom::{Delivery, HandlerError, Message, Outcome, Queue, State, Tx, done};
 use testkit::{Fixture, eventually};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::dispatch_scene::{QUEUES, dispatcher, on_one_thread, put};
 
-/// Outbox and inbox in one dispatcher, both busy at the same time.
+/// Outbox and inbox in one dispatcher, both busy at the same time: no handler ends before both have begun.
 async fn both_queues_are_worked_at_once(fixture: Fixture) {
     let room = &fixture.room;
     for _ in 0..20 {
         put(room, Queue::Outbox, "a", "").await;
         put(room, Queue::Inbox, "a", "").await;
     }
-    let seen: Arc<Mutex<Vec<Queue>>> = Arc::default();
-    let (out, inb) = (Arc::clone(&seen), Arc::clone(&seen));
-    let note = |seen: Arc<Mutex<Vec<Queue>>>| {
-        move |delivery: Delivery| {
-            let seen = Arc::clone(&seen);
-            async move {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                seen.lock().unwrap().push(delivery.queue());
-            }
+    let seen = watch::Sender::new(Vec::<Queue>::new());
+    let begun = seen.clone();
+    let note = move |delivery: Delivery| {
+        let (queue, mut looks) = (delivery.queue(), begun.subscribe());
+        begun.send_modify(|seen| seen.push(queue));
+        async move {
+            let both = |seen: &Vec<Queue>| QUEUES.iter().all(|queue| seen.contains(queue));
+            drop(looks.wait_for(both).await);
         }
     };
     let running = room
         .dispatcher()
-        .on("a", note(out))
-        .on_inbound("a", note(inb))
+        .on("a", note.clone())
+        .on_inbound("a", note)
         .concurrency(2)
         .start()
         .unwrap();
     eventually(|| async { (running.report().done == 40).then_some(()) }).await;
     assert_eq!(running.stop().await.done, 40);
-    let seen = seen.lock().unwrap().clone();
-    let first: BTreeSet<&str> = seen[..20].iter().map(|queue| queue.name()).collect();
+    let seen = seen.borrow().clone();
+    let first: BTreeSet<&str> = seen[..3].iter().map(|queue| queue.name()).collect();
     assert_eq!(first.len(), 2, "neither waits for the other: {seen:?}");
 }
 
@@ -47,7 +45,7 @@ async fn both_queues_are_worked_at_once(fixture: Fixture) {
 async fn results_are_settled_in_batches_together_with_claims(fixture: Fixture) {
     const MESSAGES: u64 = 500;
     for queue in QUEUES {
-        let (_, _, counters) = on_one_thread(&fixture, move |room| async move {
+        let (_, _, counters) = on_one_thread(&fixture, move |room, _| async move {
             for _ in 0..MESSAGES {
                 put(&room, queue, "a", "").await;
             }

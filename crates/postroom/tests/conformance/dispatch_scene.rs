@@ -4,17 +4,27 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use postroom::{
     Dispatcher, Inbound, InboxMessageId, InboxState, IntoHandler, Message, OwnerToken, Postroom,
     Progress, Queue, State, WorkItemId,
 };
-use testkit::Fixture;
+use testkit::{Fixture, eventually, micros};
 
 use crate::logs::{self, Logs};
 
 pub(crate) const QUEUES: [Queue; 2] = [Queue::Outbox, Queue::Inbox];
+
+/// The same in both queues, at the same time.
+pub(crate) async fn in_both_queues(work: impl AsyncFn(Queue)) {
+    tokio::join!(work(Queue::Outbox), work(Queue::Inbox));
+}
+
+/// Short enough that a test can wait for renewals, and so long that none is late when the machine stands
+/// still for two seconds.
+pub(crate) const SHORT_LEASE: Duration = Duration::from_secs(3);
 
 /// A message in one of the queues.
 #[derive(Debug, Clone)]
@@ -117,10 +127,27 @@ pub(crate) async fn steal(fixture: &Fixture, queue: Queue) -> OwnerToken {
     thief
 }
 
+/// Waits until all leases of messages that meet a condition in SQL, each a [`SHORT_LEASE`], were renewed for
+/// twice their length: whoever holds them has held them for longer than a lease.
+pub(crate) async fn outlive_leases(fixture: &Fixture, queue: Queue, condition: &str) {
+    let (until, queue) = (fixture.micros("locked_until"), queue.name());
+    let held = format!("FROM {{{queue}}} WHERE owner_token IS NOT NULL AND {condition}");
+    let last = format!("SELECT coalesce(max({until}), 0) {held}");
+    let first = format!("SELECT coalesce(min({until}), 0) {held}");
+    let enough = fixture.number(&last).await + 2 * micros(SHORT_LEASE);
+    eventually(|| async {
+        // Every look is a connection of its own.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        (fixture.number(&first).await >= enough).then_some(())
+    })
+    .await;
+}
+
 /// Runs work on one thread, with the store opened there once more, and catches what is logged and counted.
+/// The work may read the counters meanwhile.
 pub(crate) async fn on_one_thread<T: Send + 'static, F: Future<Output = T>>(
     fixture: &Fixture,
-    work: impl FnOnce(Postroom) -> F + Send + 'static,
+    work: impl FnOnce(Postroom, Counters) -> F + Send + 'static,
 ) -> (T, Vec<logs::Line>, Counters) {
     let options = fixture.options();
     let thread = tokio::task::spawn_blocking(move || {
@@ -131,7 +158,10 @@ pub(crate) async fn on_one_thread<T: Send + 'static, F: Future<Output = T>>(
         let caught: Logs = logs::catch();
         let counters = Counters::default();
         let result = metrics::with_local_recorder(&counters, || {
-            runtime.block_on(async { work(options.connect().await.unwrap()).await })
+            runtime.block_on(async {
+                let room = options.connect().await.unwrap();
+                work(room, counters.clone()).await
+            })
         });
         (result, caught.events(), counters)
     });

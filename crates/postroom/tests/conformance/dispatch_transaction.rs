@@ -1,17 +1,17 @@
 //! Handlers with a transaction: what they write commits with the ack, or not at all.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postroom::{
-    Delivery, ErrorKind, HandlerError, JoinStatus, Message, NewJoin, Outcome, OwnerToken, Queue,
-    State, Tx, done,
+    Delivery, ErrorKind, Failure, HandlerError, JoinStatus, Message, NewJoin, Outcome, OwnerToken,
+    Queue, RetryPolicy, State, Tx, Verdict, done,
 };
 use testkit::{Backend, Fixture, eventually};
 use tokio::sync::{Notify, oneshot};
 
-use crate::dispatch_scene::{QUEUES, dispatcher, put};
+use crate::dispatch_scene::{QUEUES, SHORT_LEASE, dispatcher, outlive_leases, put};
 
 /// A table without any constraint, in which an effect that came twice would be seen twice.
 #[derive(Clone)]
@@ -106,10 +106,10 @@ async fn whatever_ends_a_handler_otherwise_rolls_back(fixture: Fixture) {
         ] {
             let before = lines(&fixture).await;
             let message = put(room, queue, "a", "").await;
-            let runs = Arc::new(AtomicUsize::new(0));
-            let ledger = ledger.clone();
-            let dispatcher = dispatcher(room, queue, "a", move |delivery: Delivery, mut tx: Tx| {
-                let (ledger, runs) = (ledger.clone(), Arc::clone(&runs));
+            let fails = Arc::new(AtomicBool::new(true));
+            let (ledger, failing) = (ledger.clone(), Arc::clone(&fails));
+            let handler = move |delivery: Delivery, mut tx: Tx| {
+                let (ledger, failing) = (ledger.clone(), Arc::clone(&failing));
                 async move {
                     ledger.note(&mut tx, &delivery.message_id()).await?;
                     let enqueued = Message::new("other", "");
@@ -118,7 +118,7 @@ async fn whatever_ends_a_handler_otherwise_rolls_back(fixture: Fixture) {
                         .outbox()
                         .enqueue_in(&mut tx, &enqueued)
                         .await?;
-                    if runs.fetch_add(1, Ordering::SeqCst) > 0 {
+                    if !failing.load(Ordering::SeqCst) {
                         return done();
                     }
                     match end {
@@ -131,17 +131,23 @@ async fn whatever_ends_a_handler_otherwise_rolls_back(fixture: Fixture) {
                         _ => std::future::pending().await,
                     }
                 }
-            })
-            .handler_timeout(Duration::from_millis(250));
+            };
+            let failing = dispatcher(room, queue, "a", handler.clone());
+            let failing = match end {
+                "timeout" => failing.handler_timeout(Duration::from_millis(250)),
+                _ => failing,
+            };
 
-            dispatcher.run_once().await.unwrap();
+            failing.run_once().await.unwrap();
 
             assert_eq!(message.state(room).await, State::Ready, "{queue:?} {end}");
             assert_eq!(lines(&fixture).await, before, "{queue:?} {end}");
             let other = "topic = 'other'";
             assert_eq!(fixture.live(other).await, 0, "{queue:?} {end}");
             fixture.skip_backoff().await;
-            dispatcher.run_once().await.unwrap();
+            fails.store(false, Ordering::SeqCst);
+            let fine = dispatcher(room, queue, "a", handler);
+            fine.run_once().await.unwrap();
             assert_eq!(message.state(room).await, State::Done, "{queue:?} {end}");
             assert_eq!(lines(&fixture).await, before + 1, "{queue:?} {end}");
             fixture.sql("DELETE FROM {outbox}").await;
@@ -229,10 +235,7 @@ async fn a_message_that_comes_twice_has_one_effect(fixture: Fixture) {
                 ledger.note(&mut tx, "once").await
             }
         });
-        let running = dispatcher
-            .lease(Duration::from_millis(300))
-            .start()
-            .unwrap();
+        let running = dispatcher.lease(SHORT_LEASE).start().unwrap();
         began.notified().await;
         fixture.expire_leases().await;
         eventually(|| async { (message.state(room).await == State::Done).then_some(()) }).await;
@@ -385,6 +388,16 @@ async fn a_transaction_that_is_kept_is_over_with_the_handler(fixture: Fixture) {
     put(room, Queue::Outbox, "b", "").await;
 }
 
+/// A policy that lets a task go on as soon as it is asked what becomes of a message.
+struct Asked(Arc<Notify>);
+
+impl RetryPolicy for Asked {
+    fn decide(&self, _: &Failure<'_>) -> Verdict {
+        self.0.notify_one();
+        Verdict::Retry(None)
+    }
+}
+
 /// A task that the handler has left behind is still using the transaction when the handler ends.
 async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(fixture: Fixture) {
     let room = &fixture.room;
@@ -394,8 +407,12 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
     let tasks: Arc<Mutex<Vec<tokio::task::JoinHandle<()>>>> = Arc::default();
     let backend = fixture.backend;
     let (slot, left) = (Arc::clone(&kept), Arc::clone(&tasks));
+    // The handler has failed because of the task, which may end now.
+    let failed = Arc::new(Notify::new());
+    let policy = Asked(Arc::clone(&failed));
     let dispatcher = room.dispatcher().on("a", move |mut tx: Tx| {
         let (ledger, slot, left) = (ledger.clone(), Arc::clone(&slot), Arc::clone(&left));
+        let failed = Arc::clone(&failed);
         async move {
             ledger.note(&mut tx, "inside").await?;
             // A clone stays for good, so that dropping does not end the transaction.
@@ -404,9 +421,10 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
             let task = tokio::spawn(async move {
                 match backend {
                     Backend::Sqlite => {
+                        let runtime = tokio::runtime::Handle::current();
                         let slow = move |_: &rusqlite::Connection| {
                             began.send(()).unwrap();
-                            std::thread::sleep(Duration::from_millis(300));
+                            runtime.block_on(failed.notified());
                             Ok(())
                         };
                         tx.sqlite(slow).await.unwrap();
@@ -414,7 +432,8 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
                     Backend::Postgres => {
                         let client = tx.postgres().await.unwrap();
                         began.send(()).unwrap();
-                        client.execute("SELECT pg_sleep(0.3)", &[]).await.unwrap();
+                        failed.notified().await;
+                        client.execute("SELECT 1", &[]).await.unwrap();
                     }
                 }
             });
@@ -423,6 +442,7 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
             done()
         }
     });
+    let dispatcher = dispatcher.retry(policy);
 
     let report = tokio::time::timeout(Duration::from_secs(20), dispatcher.run_once()).await;
 
@@ -537,28 +557,43 @@ testkit::mount!(
     transactions_wait_for_each_other_and_all_commit,
 );
 
+/// A policy that lets whatever fails wait for longer than any test.
+struct Tomorrow;
+
+impl RetryPolicy for Tomorrow {
+    fn decide(&self, _: &Failure<'_>) -> Verdict {
+        Verdict::Retry(Some(Duration::from_secs(86_400)))
+    }
+}
+
 /// SQLite has one writer, which renewals need too: whoever keeps it is stopped, and nobody else suffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_keeps_sqlites_writer_fails_and_no_lease_is_lost() {
     let fixture = Fixture::new(Backend::Sqlite).await;
-    let lease = Duration::from_millis(600);
     let outbox = fixture.room.outbox();
     outbox.enqueue(&Message::new("slow", "")).await.unwrap();
     outbox.enqueue(&Message::new("keep", "")).await.unwrap();
+    let release = Arc::new(Notify::new());
+    let hold = Arc::clone(&release);
     let running = fixture
         .room
         .dispatcher()
         .on("keep", |mut tx: Tx| async move {
             tx.execute("SELECT 1", vec![]).await?;
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            std::future::pending::<()>().await;
             done()
         })
-        .on("slow", move |_: Delivery| async move {
-            tokio::time::sleep(lease * 3).await;
+        .on("slow", move |_: Delivery| {
+            let hold = Arc::clone(&hold);
+            async move { hold.notified().await }
         })
-        .lease(lease)
+        .lease(SHORT_LEASE)
+        .retry(Tomorrow)
         .start()
         .unwrap();
+    eventually(|| async { (running.running() > 0).then_some(()) }).await;
+    outlive_leases(&fixture, Queue::Outbox, "topic = 'slow'").await;
+    release.notify_one();
     eventually(|| async {
         let report = running.report();
         (report.done == 1 && report.retried == 1).then_some(())

@@ -11,18 +11,28 @@ use daemon::Daemon;
 
 /// What the process holds in memory now, in bytes.
 fn resident(daemon: &Daemon) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id())).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.id()))
+        .expect("the status of the process");
     let line = status
         .lines()
         .find(|line| line.starts_with("VmHWM"))
-        .unwrap();
-    let kilobytes: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        .expect("the most it has held");
+    let kilobytes: u64 = line
+        .split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .expect("a number");
     kilobytes * 1_024
 }
 
 async fn sender(daemon: &Daemon, text: &str, rest: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(daemon.address()).await.unwrap();
-    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut stream = TcpStream::connect(daemon.address())
+        .await
+        .expect("a connection");
+    stream
+        .write_all(text.as_bytes())
+        .await
+        .expect("somebody who listens");
     // Whoever is told to go away may find the door shut already.
     let _ = stream.write_all(rest).await;
     stream
@@ -108,7 +118,10 @@ async fn slow_senders_are_told_to_go() {
         let mut said = String::new();
         let patience = Duration::from_secs(30);
         let read = stream.read_to_string(&mut said);
-        tokio::time::timeout(patience, read).await.unwrap().unwrap();
+        tokio::time::timeout(patience, read)
+            .await
+            .expect("an end")
+            .expect("an answer or none");
         assert!(said.contains(answer), "{said}");
         assert!(begun.elapsed() >= Duration::from_secs(1), "too soon");
     }

@@ -118,6 +118,7 @@ impl Service {
             samples: Samples::default(),
             metrics: handle,
             started: Instant::now(),
+            gather: http::api::Gather::default(),
             stores,
             config,
         });

@@ -125,7 +125,29 @@ mod messages {
         wait_for_their_time,
         of_a_search_are_walked_exactly_once_while_more_come,
         keep_json_as_it_was_sent,
+        that_are_wrong_spoil_none_that_come_with_them,
     );
+
+    async fn that_are_wrong_spoil_none_that_come_with_them(fixture: Fixture) {
+        let daemon = quiet(&fixture).start().await;
+        let requests = (0..90).map(|number| {
+            let payload = if number % 3 == 0 { "\0" } else { "fine" };
+            let body = json!({"topic": "crowd", "payload": payload}).to_string();
+            daemon.post("/v1/messages", &[JSON], body)
+        });
+        let answers = futures_util::future::join_all(requests).await;
+        let mut receipts = BTreeSet::new();
+        for (number, answer) in answers.into_iter().enumerate() {
+            if number % 3 == 0 {
+                assert_eq!(problem(&answer, 400)["param"], "payload");
+            } else {
+                receipts.insert(answer.expect(201).body);
+            }
+        }
+        assert_eq!(receipts.len(), 60);
+        let found = get(&daemon, "/v1/messages?topic=crowd&limit=1000").await;
+        assert_eq!(ids(&found).len(), 60);
+    }
 
     async fn are_enqueued_shown_and_found(fixture: Fixture) {
         let daemon = quiet(&fixture).start().await;

@@ -34,6 +34,8 @@ pub(crate) struct Daemon {
     pub(crate) samples: Samples,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) started: Instant,
+    /// Messages of the API that are written together.
+    pub(crate) gather: api::Gather,
 }
 
 /// The state of all routes.

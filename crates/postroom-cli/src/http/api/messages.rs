@@ -132,7 +132,7 @@ pub(super) async fn enqueue(
     headers: HeaderMap,
     Body(message): Body<NewMessage>,
 ) -> Result<Response, Problem> {
-    let outbox = store.room(&app)?.outbox();
+    let room = store.room(&app)?;
     let key = idempotency_key(&headers)?;
     if key.is_some() && message.delay.is_some() {
         return Err(Problem::new(
@@ -141,10 +141,12 @@ pub(super) async fn enqueue(
         )
         .param("delay"));
     }
+    let is_step = message.join_id.is_some();
     let message = message.read()?;
     let enqueued = match key {
-        None => outbox.enqueue(&message).await.map(Once::New),
-        Some(key) => outbox.enqueue_once(&key, &message).await,
+        Some(key) => room.outbox().enqueue_once(&key, &message).await,
+        None if is_step => room.outbox().enqueue(&message).await.map(Once::New),
+        None => Ok(Once::New(app.gather.enqueue(&room, message).await?)),
     };
     let (status, receipt) = match enqueued.map_err(about_enqueue)? {
         Once::New(receipt) => (StatusCode::CREATED, receipt),

@@ -10,6 +10,7 @@ mod audit;
 mod cursor;
 mod dead;
 mod document;
+mod gather;
 mod inbox;
 mod joins;
 mod messages;
@@ -27,6 +28,7 @@ use utoipa::IntoParams;
 use value::Name;
 
 pub(crate) use document::Arguments;
+pub(crate) use gather::Gather;
 
 use super::{App, Problem};
 

@@ -33,19 +33,20 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the joins of a grouping key, oldest first
+    /// List all joins, newest first, or those of a grouping key, oldest first
     #[command(after_help = "\
 Examples:
+  postroom join list
   postroom join list --key customer-7
   postroom join list --key customer-7 --json | jq '.items[] | select(.status == \"pending\") | .id'
 
 To see more than --limit, give the last id as --after; as JSON it is `next`.")]
     List {
-        /// What the joins belong to
+        /// Only joins that belong to this
         #[arg(long)]
-        key: String,
+        key: Option<String>,
 
-        /// Only joins after this one
+        /// Only joins after this one, in the order of the list
         #[arg(long, value_name = "ID")]
         after: Option<JoinId>,
 
@@ -90,7 +91,10 @@ impl Arguments {
         let room = self.store.open().await?;
         match self.command {
             Command::List { key, after, limit } => {
-                let joins = room.joins().list(&key, after, limit).await?;
+                let joins = match key {
+                    Some(key) => room.joins().list(&key, after, limit).await?,
+                    None => room.joins().recent(after, limit).await?,
+                };
                 list(&joins, limit, self.json)?;
             }
             Command::Show { id, limit } => show(&room, id, limit, self.json).await?,

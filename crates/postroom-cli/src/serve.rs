@@ -253,6 +253,8 @@ async fn sample(app: App, running: Option<Arc<Running>>) {
                 Err(reason) => tracing::warn!(store = name, reason, "a store could not be counted"),
             }
         }
+        // Without this, durations pile up until somebody scrapes.
+        app.metrics.run_upkeep();
         tokio::time::sleep(http::EVERY).await;
     }
 }

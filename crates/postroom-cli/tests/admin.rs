@@ -743,6 +743,8 @@ mod join {
         assert_eq!(ids(&page), [&*id]);
         let out = on(&fixture, &["join", "list", "--key", "customer-7"]).ok();
         assert!(out.contains(&id), "{out}");
+        let page = on(&fixture, &["join", "list", "--json"]).json();
+        assert_eq!(ids(&page), [&*id]);
         let out = on(&fixture, &["join", "list", "--key", "nobody"]).ok();
         assert_eq!(out, "no such joins\n");
     }

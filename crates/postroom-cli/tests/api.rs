@@ -778,6 +778,11 @@ mod joins {
         .await;
         assert_eq!(ids(&page).len(), 1);
         assert_eq!(page["next"], Value::Null);
+        let newest = get(&daemon, "/v1/joins?limit=1").await;
+        assert_ne!(ids(&newest), [id.as_str()], "newest first");
+        let next = newest["next"].as_str().expect("more");
+        let older = get(&daemon, &format!("/v1/joins?cursor={next}")).await;
+        assert_eq!(ids(&older), [id.as_str()]);
 
         let path = format!("/v1/joins/{id}/cancel");
         let cancelled = daemon.post(&path, &[], "").await.expect(200).json();
@@ -823,7 +828,7 @@ mod joins {
                 param
             );
         }
-        let refused = problem(&daemon.get("/v1/joins", &[]).await, 400);
+        let refused = problem(&daemon.get("/v1/joins?grouping_key=", &[]).await, 400);
         assert_eq!(refused["param"], "grouping_key");
     }
 

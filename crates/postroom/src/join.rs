@@ -284,6 +284,25 @@ impl Joins {
         rows.into_iter().map(Join::read).collect()
     }
 
+    /// All joins, whatever they belong to, the newest first: at most `limit` of those that were started
+    /// before `before`.
+    ///
+    /// # Errors
+    /// When `limit` is zero or beyond 10,000.
+    pub async fn recent(&self, before: Option<JoinId>, limit: u32) -> Result<Vec<Join>, Error> {
+        let before = before.map(JoinId::as_uuid);
+        let values = vec![before.into(), page(limit)?];
+        let rows = self
+            .store
+            .read(
+                "recent",
+                "join",
+                self.store.catalog.join.recent.call(values),
+            )
+            .await?;
+        rows.into_iter().map(Join::read).collect()
+    }
+
     /// The steps of a join by message id, at most `limit` of those after `after`.
     ///
     /// # Errors

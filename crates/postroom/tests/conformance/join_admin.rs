@@ -136,6 +136,17 @@ async fn joins_are_listed_by_grouping_key(fixture: Fixture) {
         ids(joins.list("customer-7", Some(mine[1]), 2).await.unwrap()),
         mine[2..4]
     );
+    // All of them, newest first, page by page.
+    let all = ids(joins.recent(None, 100).await.unwrap());
+    assert_eq!(all.len(), 13);
+    assert!(all.is_sorted_by(|one, next| one > next), "{all:?}");
+    assert_eq!(ids(joins.recent(None, 4).await.unwrap()), all[..4]);
+    assert_eq!(
+        ids(joins.recent(Some(all[3]), 100).await.unwrap()),
+        all[4..]
+    );
+    let error = joins.recent(None, 0).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfRange { param: "limit" });
     assert_eq!(joins.list("nobody", None, 100).await.unwrap(), []);
     assert_eq!(joins.list("Customer-7", None, 100).await.unwrap().len(), 1);
     for limit in [0, 10_001] {

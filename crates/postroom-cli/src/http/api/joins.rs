@@ -190,9 +190,9 @@ pub(super) async fn attach(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Search {
-    /// What the joins belong to.
+    /// What the joins belong to; without it all joins are listed, newest first.
     #[param(inline)]
-    grouping_key: Name,
+    grouping_key: Option<Name>,
     #[param(inline)]
     limit: Option<Limit>,
     #[param(inline)]
@@ -202,11 +202,11 @@ pub(super) struct Search {
     store: Option<Name>,
 }
 
-/// List the joins of a grouping key
+/// List joins: those of a grouping key, or all
 #[utoipa::path(
     get, path = "/v1/joins", tag = TAG_JOINS, operation_id = "listJoins",
     params(Search),
-    responses((status = 200, description = "A page of joins, oldest first", body = Page<JoinShown>))
+    responses((status = 200, description = "A page of joins: of a grouping key oldest first, else newest first", body = Page<JoinShown>))
 )]
 pub(super) async fn list(
     Viewer(caller): Viewer,
@@ -214,11 +214,22 @@ pub(super) async fn list(
     Query(search): Query<Search>,
 ) -> Result<Json<Page<JoinShown>>, Problem> {
     let Limit(limit) = search.limit.unwrap_or(Limit::DEFAULT);
-    let after = place(search.cursor.as_ref(), Of::Joins)?.map(JoinId::from_uuid);
+    let order = match &search.grouping_key {
+        Some(_) => Order::Oldest,
+        None => Order::Newest,
+    };
+    let after = search.cursor.as_ref();
+    let after = after
+        .map(|cursor| cursor.read(Of::Joins, order))
+        .transpose()?;
+    let after = after.map(JoinId::from_uuid);
     let joins = room(&app, search.store.as_ref())?.joins();
-    let found = joins.list(&search.grouping_key.0, after, limit + 1).await?;
+    let found = match &search.grouping_key {
+        Some(key) => joins.list(&key.0, after, limit + 1).await?,
+        None => joins.recent(after, limit + 1).await?,
+    };
     let (found, next) = page(found, limit, |last| {
-        Some(Cursor::after(Of::Joins, Order::Oldest, last.id.into()))
+        Some(Cursor::after(Of::Joins, order, last.id.into()))
     });
     let items = found
         .into_iter()

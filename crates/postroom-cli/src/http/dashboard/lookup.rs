@@ -128,7 +128,7 @@ impl<T, C> Page<T, C> {
     }
 }
 
-/// Joins: those of one grouping key, or those that messages wait for.
+/// Joins: those of one grouping key, oldest first, or all of them, newest first.
 pub(super) async fn joins(
     room: &Postroom,
     key: Option<&str>,
@@ -136,30 +136,9 @@ pub(super) async fn joins(
 ) -> Result<Page<Join, JoinId>, Error> {
     let joins = match key {
         Some(key) => room.joins().list(key, after, ROWS + 1).await?,
-        None => waited_for(room).await?,
+        None => room.joins().recent(after, ROWS + 1).await?,
     };
     Ok(Page::new(joins, |join| Some(join.id)))
-}
-
-/// The joins of the latest wait messages: the library lists joins by grouping key only.
-async fn waited_for(room: &Postroom) -> Result<Vec<Join>, Error> {
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Wait {
-        join_id: uuid::Uuid,
-    }
-    let waits = List::any().topic("join.wait").newest_first().limit(ROWS);
-    let mut joins: Vec<Join> = Vec::new();
-    for wait in room.outbox().list(&waits).await? {
-        let Ok(Wait { join_id }) = serde_json::from_str(&wait.payload) else {
-            continue;
-        };
-        let id = JoinId::from(join_id);
-        if joins.iter().all(|join| join.id != id) {
-            joins.extend(room.joins().get(id).await?);
-        }
-    }
-    Ok(joins)
 }
 
 /// What was done by hand, the latest first.

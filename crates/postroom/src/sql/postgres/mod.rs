@@ -49,6 +49,7 @@ pub(super) const FILES: Files = Files {
     join_cancel: include_str!("join_cancel.sql"),
     join_get: include_str!("join_get.sql"),
     join_list: include_str!("join_list.sql"),
+    join_recent: include_str!("join_recent.sql"),
     join_members: include_str!("join_members.sql"),
     join_cleanup: include_str!("join_cleanup.sql"),
     audit_record: include_str!("audit_record.sql"),

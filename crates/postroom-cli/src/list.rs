@@ -14,7 +14,7 @@ use crate::{age, out, outbox};
 #[command(after_help = "\
 Examples:
   postroom list                                    the last 50 messages
-  postroom list --state ready --older-than 10m     what should have been done by now
+  postroom list --state ready --older-than 10m     unclaimed for so long; scheduled ones too
   postroom list --topic order.created --correlation req-42
   postroom list --state dead --json | jq -r '.items[].id'
   postroom list --after 019a7d3c-52f0-7c41-a3e7-0d9f3f1f6c11

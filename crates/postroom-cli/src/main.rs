@@ -62,7 +62,7 @@ found); 2 the command line was not understood. With --json, stdout holds one JSO
 )]
 struct Arguments {
     /// Write logs to stderr: off, error, warn, info, debug, or a filter such as `postroom=debug`.
-    /// Without this, RUST_LOG decides; without that, there are none
+    /// Without this, RUST_LOG decides; without that, `serve` writes warnings and other commands nothing
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
 
@@ -112,7 +112,8 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    start_logs(arguments.log.as_deref())?;
+    let is_daemon = matches!(arguments.command, Command::Serve(_));
+    start_logs(arguments.log.as_deref(), is_daemon)?;
     // Whoever has installed another one first may keep it.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -157,7 +158,8 @@ fn tell_usage(usage: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(1))
 }
 
-fn start_logs(filter: Option<&str>) -> anyhow::Result<()> {
+/// A daemon warns when nobody has said otherwise; a command has its exit code and its errors.
+fn start_logs(filter: Option<&str>, is_daemon: bool) -> anyhow::Result<()> {
     let filter = match filter {
         Some(filter) => EnvFilter::try_new(filter).with_context(|| {
             format!(
@@ -167,6 +169,7 @@ fn start_logs(filter: Option<&str>) -> anyhow::Result<()> {
         None => match std::env::var("RUST_LOG") {
             Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter)
                 .with_context(|| format!("RUST_LOG does not understand `{filter}`"))?,
+            _ if is_daemon => EnvFilter::new("warn"),
             _ => return Ok(()),
         },
     };

@@ -55,6 +55,12 @@ impl Arguments {
             config.server.bind = bind;
         }
         config.auth.local_payloads |= self.show_payloads;
+        if self.url.is_some()
+            && !config.stores.is_empty()
+            && std::env::var_os("POSTROOM_URL").is_none()
+        {
+            bail!("the configuration names stores: leave --url away, or take [[store]] out of it");
+        }
         let untouched = self.url.is_none() && config.stores.is_empty();
         if config.targets.is_empty() && untouched {
             // Nobody else can be waiting for these messages: show them.

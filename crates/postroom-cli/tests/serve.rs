@@ -2,8 +2,10 @@
 
 mod daemon;
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use testkit::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -67,33 +69,74 @@ async fn no_stranger_is_let_in_without_tokens() {
     let _ = daemon.start().await;
 }
 
+/// How many sockets the process has open.
+fn sockets(daemon: &Daemon) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.id())).expect("its files");
+    open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok())
+        .filter(|file| file.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+fn post(host: SocketAddr, length: usize) -> String {
+    format!(
+        "POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_connections_and_slow_senders_fit_into_200_megabytes() {
-    let daemon = Daemon::new("").start().await;
+    let daemon = Daemon::new("[server]\nread_timeout = \"5m\"\n")
+        .start()
+        .await;
     let host = daemon.address();
-    let body = vec![b'x'; 1 << 19];
-    let mut senders = Vec::new();
+    let message = format!(r#"{{"topic":"slow","payload":"{}"}}"#, "x".repeat(32 << 10));
+    let (half, rest) = message.as_bytes().split_at(message.len() / 2);
+    let mut slow = Vec::new();
+    let mut others = Vec::new();
     for number in 0..1_000 {
-        let (head, rest): (String, &[u8]) = match number % 4 {
+        match number % 4 {
             // Says hello, and stays.
-            0 => (
-                format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n"),
-                b"",
-            ),
+            0 => {
+                let hello = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\n\r\n");
+                others.push(sender(&daemon, &hello, b"").await);
+            }
             // Never ends its headers.
-            1 => (format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-slow: "), b""),
-            // Never sends the second half of its body.
-            _ => (
-                format!(
-                    "POST /v1/messages HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: 1048576\r\n\r\n"
-                ),
-                &body,
-            ),
-        };
-        senders.push(sender(&daemon, &head, rest).await);
+            1 => {
+                let endless = format!("GET / HTTP/1.1\r\nhost: {host}\r\nx-slow: ");
+                others.push(sender(&daemon, &endless, b"").await);
+            }
+            // Takes its time for the second half of its body.
+            _ => slow.push(sender(&daemon, &post(host, message.len()), half).await),
+        }
     }
+    eventually(|| async { (sockets(&daemon) >= 1_000).then_some(()) }).await;
     // Among all of them a good request is answered.
     assert_eq!(daemon.get("/healthz", &[]).await.status, 200);
+    for mut stream in slow {
+        stream.write_all(rest).await.expect("still connected");
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.expect("an answer");
+        assert_eq!(&status, b"HTTP/1.1 201");
+    }
+    let most = resident(&daemon);
+    assert!(most < 200_000_000, "{most} bytes");
+    drop(others);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_that_never_end_are_turned_away_before_the_memory_is_full() {
+    let daemon = Daemon::new("").start().await;
+    let half = vec![b'x'; 1 << 19];
+    let mut senders = Vec::new();
+    for _ in 0..400 {
+        senders.push(sender(&daemon, &post(daemon.address(), 1 << 20), &half).await);
+    }
+    let mut last = senders.pop().expect("the last");
+    let mut answer = vec![0; 512];
+    let read = last.read(&mut answer).await.expect("an answer");
+    let answer = String::from_utf8_lossy(&answer[..read]).to_lowercase();
+    assert!(answer.starts_with("http/1.1 503"), "{answer}");
+    assert!(answer.contains("retry-after: 1"), "{answer}");
     let most = resident(&daemon);
     assert!(most < 200_000_000, "{most} bytes");
 }
@@ -125,4 +168,80 @@ async fn slow_senders_are_told_to_go() {
         assert!(said.contains(answer), "{said}");
         assert!(begun.elapsed() >= Duration::from_secs(1), "too soon");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_url_beside_stores_of_the_configuration_is_refused() {
+    let config = "[[store]]\nname = \"a\"\nurl = \"sqlite:a.db\"\n";
+    let said = Daemon::new(config).url("sqlite:b.db").refused().await;
+    assert!(said.contains("leave --url away"), "{said}");
+}
+
+/// The README's first request, as it stands there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_message_of_the_readme_is_taken_printed_and_shown() {
+    let readme = include_str!("../../../README.md");
+    let body = readme
+        .split_once("-d '")
+        .and_then(|(_, rest)| rest.split_once('\''))
+        .expect("a request in the README")
+        .0;
+    let daemon = Daemon::new("").start().await;
+    let json = [("content-type", "application/json")];
+    daemon.post("/v1/messages", &json, body).await.expect(201);
+    let page = daemon.get("/messages", &[]).await.expect(200).body;
+    assert!(page.contains("order.created"), "{page}");
+    eventually(|| async { daemon.stdout().contains("order-7").then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modules_and_jobs_of_the_configuration_are_at_work() {
+    let config = "[[store]]\nname = \"shop\"\nurl = \"sqlite:shop.db\"\n\
+                  [[module]]\nname = \"billing\"\nschema = \"billing\"\n\
+                  [[target]]\ntopics = [\"*\"]\nstdout = true\n\
+                  [jobs]\noutbox_cleanup = { cron = \"* * * * * *\", keep = \"1s\" }\n";
+    let daemon = Daemon::new(config).start().await;
+    let json = [("content-type", "application/json")];
+    let body = r#"{"topic":"invoice","payload":"of the module"}"#;
+    let sent = daemon.post("/v1/messages?store=billing", &json, body).await;
+    let id = sent.expect(201).json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    eventually(|| async { daemon.stdout().contains("of the module").then_some(()) }).await;
+    // Done, and a second later the cleanup has taken it away.
+    let path = format!("/v1/messages/{id}?store=billing");
+    eventually(|| async { (daemon.get(&path, &[]).await.status == 404).then_some(()) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demo_leaves_its_dashboard_open_until_it_is_told_to_end() {
+    let mut demo = std::process::Command::new(env!("CARGO_BIN_EXE_postroom"))
+        .args(["demo", "--stay", "--orders", "10"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the demo");
+    let out = std::io::BufReader::new(demo.stdout.take().expect("a pipe"));
+    let mut lines = std::io::BufRead::lines(out).map_while(Result::ok);
+    let url = lines
+        .find_map(|line| {
+            Some(
+                line.split_once("still there: ")?
+                    .1
+                    .split(' ')
+                    .next()?
+                    .to_owned(),
+            )
+        })
+        .expect("a link at the end");
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let page = reqwest::get(format!("{url}dead")).await.expect("a page");
+    let page = page.text().await.expect("its text");
+    assert!(page.contains("the label crashed the printer"), "{page}");
+    let told = std::process::Command::new("kill")
+        .args(["-TERM", &demo.id().to_string()])
+        .status();
+    assert!(told.expect("kill").success());
+    lines.for_each(drop);
+    assert!(demo.wait().expect("an end").success());
 }

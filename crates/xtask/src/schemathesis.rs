@@ -123,7 +123,7 @@ impl Daemon {
     fn start(program: &Path, url: &str, folder: &Path) -> Result<Self> {
         let config = format!(
             "[dispatch]\nenabled = false\n\n\
-             [[auth.token]]\nname = \"schemathesis\"\nrole = \"admin\"\npayloads = true\nsecret = \"{TOKEN}\"\n\n\
+             [[auth.token]]\nname = \"schemathesis\"\nrole = \"admin\"\npayloads = true\nsecret = {{ env = \"SCHEMATHESIS_TOKEN\" }}\n\n\
              [[store]]\nname = \"main\"\nurl = \"{url}\"\ndeploy = true\n"
         );
         let file = folder.join("postroom.toml");
@@ -132,6 +132,7 @@ impl Daemon {
             .args(["serve", "--bind", "127.0.0.1:0", "--config"])
             .arg(&file)
             .current_dir(folder)
+            .env("SCHEMATHESIS_TOKEN", TOKEN)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

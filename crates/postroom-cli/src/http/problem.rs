@@ -21,6 +21,10 @@ pub(crate) struct Problem {
     /// The parameter at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     param: Option<String>,
+    /// When to come again, in seconds: goes into a header.
+    #[serde(skip)]
+    #[schema(ignore)]
+    retry_after: Option<u32>,
 }
 
 impl Problem {
@@ -31,6 +35,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             param: None,
+            retry_after: None,
         }
     }
 
@@ -45,6 +50,11 @@ impl Problem {
 
     pub(crate) fn param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
+        self
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
         self
     }
 
@@ -88,6 +98,10 @@ impl IntoResponse for Problem {
             response
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Some(seconds) = self.retry_after {
+            let seconds = header::HeaderValue::from(seconds);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
     }

@@ -154,6 +154,7 @@ impl Connection {
                         StatusCode::SERVICE_UNAVAILABLE,
                         "too many requests are being sent at once; try again",
                     )
+                    .retry_after(1)
                 })?;
             match held {
                 None => *held = Some(more),

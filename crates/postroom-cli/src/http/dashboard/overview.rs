@@ -504,7 +504,7 @@ mod tests {
         let earlier = now - Duration::from_secs(6);
         let stores = vec![
             vec![sample(earlier, 5, 0, 0), sample(now, 1, 9, 3)],
-            vec![sample(earlier, 7, 0, 0), sample(now, 2, 9, 3)],
+            vec![sample(earlier, 7, 0, 0), sample(now, 2, 6, 2)],
         ];
         let history = History::new(stores, 300, now);
         assert_eq!(history.latest().outbox.ready, 3);
@@ -520,7 +520,7 @@ mod tests {
             .flatten()
             .next()
             .expect("a rate");
-        assert_eq!((rate.done, rate.failed), (1.5, 0.5));
+        assert_eq!((rate.done, rate.failed), (2.5, 5.0 / 6.0));
         assert_eq!(rate.share_failed(), 25.0);
     }
 

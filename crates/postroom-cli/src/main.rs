@@ -31,6 +31,7 @@ mod targets;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -121,7 +122,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()
         .context("no threads could be started")?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         match arguments.command {
             Command::Serve(serve) => serve.run().await?,
             Command::Config(config) => config.run().await?,
@@ -141,7 +142,10 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             Command::Completions(completions) => completions.run()?,
         }
         Ok(ExitCode::SUCCESS)
-    })
+    });
+    // A thread that writes to somebody who does not read would be waited for in vain.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
 }
 
 /// Help and usage errors. A usage error quotes the argument at fault, which may be a URL.

@@ -17,7 +17,7 @@ use crate::config::{self, Config, Target};
 use crate::http::{self, App, Auth, Daemon, Sample, Samples};
 use crate::store::DEFAULT_URL;
 use crate::stores::Stores;
-use crate::targets;
+use crate::{out, targets};
 
 /// Run the daemon: dispatch, webhooks, HTTP API and dashboard
 #[derive(Args)]
@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", env = "POSTROOM_CONFIG")]
     config: Option<PathBuf>,
 
-    /// The database, when the configuration names none [default: sqlite:postroom.db]
-    #[arg(long, env = "POSTROOM_URL", hide_env_values = true, value_name = "URL")]
+    /// The database, when the configuration names none [default: sqlite:postroom.db] [env: POSTROOM_URL]
+    #[arg(long, value_name = "URL")]
     url: Option<String>,
 
     /// The address to listen on, instead of the configured one
@@ -55,30 +55,31 @@ impl Arguments {
             config.server.bind = bind;
         }
         config.auth.local_payloads |= self.show_payloads;
-        if self.url.is_some()
-            && !config.stores.is_empty()
-            && std::env::var_os("POSTROOM_URL").is_none()
-        {
+        if self.url.is_some() && !config.stores.is_empty() {
             bail!("the configuration names stores: leave --url away, or take [[store]] out of it");
         }
-        let untouched = self.url.is_none() && config.stores.is_empty();
+        let url = self.url.or_else(|| std::env::var("POSTROOM_URL").ok());
+        let untouched = url.is_none() && config.stores.is_empty();
         if config.targets.is_empty() && untouched {
             // Nobody else can be waiting for these messages: show them.
             config.targets.push(Target::everything_to_stdout());
         }
         config.dispatch.enabled &= !config.targets.is_empty();
-        let url = self.url.as_deref().unwrap_or(DEFAULT_URL);
+        let url = url.as_deref().unwrap_or(DEFAULT_URL);
         let targets = config.targets.clone();
         let daemon = Service::start(config, url, |dispatcher| {
             targets::install(dispatcher, &targets)
         })
         .await?;
-        daemon.introduce();
-        println!("Ctrl-C stops it.");
+        // Whoever has read enough may have closed the pipe; the work goes on.
+        let _ = daemon.introduce();
         stop_signal().await;
-        println!("stopping: finishing what runs");
-        daemon.stop().await;
-        println!("stopped");
+        // Not to standard output: a target may hold it, and nobody may be reading.
+        eprintln!("stopping: finishing what runs; once more stops at once");
+        tokio::select! {
+            () = daemon.stop() => {}
+            () = stop_signal() => {}
+        }
         Ok(())
     }
 }
@@ -108,6 +109,10 @@ impl Service {
         // A process may have one recorder only; the demo has started it already, perhaps.
         let _ = metrics::set_global_recorder(metrics);
         let stores = Stores::open(&config, url).await?;
+        if let Stores::One { room, .. } = &stores {
+            let advice = "run `postroom schema deploy`, or say `deploy = true` in its [[store]]";
+            room.verify().await.context(advice)?;
+        }
         let listener = TcpListener::bind(config.server.bind)
             .await
             .with_context(|| format!("cannot listen on {}", config.server.bind))?;
@@ -130,11 +135,10 @@ impl Service {
         });
         let stop = CancellationToken::new();
         let sampling = sample(Arc::clone(&app), running.clone());
-        let routes = http::routes(Arc::clone(&app));
-        let (limits, stopped) = (app.config.server.clone(), stop.clone());
+        let (served, stopped) = (Arc::clone(&app), stop.clone());
         let serving = tokio::spawn(async move {
             tokio::select! {
-                () = http::serve(listener, routes, &limits, stopped) => {}
+                () = http::serve(listener, served, stopped) => {}
                 () = sampling => {}
             }
         });
@@ -149,26 +153,36 @@ impl Service {
     }
 
     /// Says where everything is.
-    fn introduce(&self) {
+    fn introduce(&self) -> std::io::Result<()> {
         let config = &self.app.config;
-        println!("postroom is at work");
+        out::line(format_args!("postroom is at work"))?;
         for name in self.app.stores.names() {
-            println!("  store      {name}");
+            out::line(format_args!("  store      {name}"))?;
         }
-        println!("  dashboard  http://{}/", self.address);
-        println!("  API        http://{}/v1/openapi.json", self.address);
+        out::line(format_args!("  dashboard  http://{}/", self.address))?;
+        out::line(format_args!(
+            "  API        http://{}/v1/openapi.json",
+            self.address
+        ))?;
         for webhook in &config.webhooks {
-            println!(
+            out::line(format_args!(
                 "  webhooks   http://{}/hooks/{}",
                 self.address, webhook.source
-            );
+            ))?;
         }
         match config.targets.as_slice() {
-            [] => println!("  dispatch   off: no [[target]] is configured"),
-            _ if !config.dispatch.enabled => println!("  dispatch   off, as configured"),
-            [only] if only.stdout => println!("  dispatch   messages are printed here"),
-            targets => println!("  dispatch   to {} targets", targets.len()),
+            [] => out::line(format_args!(
+                "  dispatch   off: no [[target]] is configured"
+            ))?,
+            _ if !config.dispatch.enabled => {
+                out::line(format_args!("  dispatch   off, as configured"))?
+            }
+            [only] if only.stdout => {
+                out::line(format_args!("  dispatch   messages are printed here"))?
+            }
+            targets => out::line(format_args!("  dispatch   to {} targets", targets.len()))?,
         }
+        out::line("Ctrl-C stops it.")
     }
 
     /// What became of messages so far.

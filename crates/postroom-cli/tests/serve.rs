@@ -245,3 +245,98 @@ async fn the_demo_leaves_its_dashboard_open_until_it_is_told_to_end() {
     lines.for_each(drop);
     assert!(demo.wait().expect("an end").success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_nothing_is_cut_off() {
+    let config = "[server]\nread_timeout = \"1s\"\nconnections = 2\n";
+    let daemon = Daemon::new(config).start().await;
+    let page = format!("GET /topics HTTP/1.1\r\nhost: {}\r\n\r\n", daemon.address());
+    let mut senders = Vec::new();
+    for _ in 0..2 {
+        let stream = TcpStream::connect(daemon.address()).await;
+        let mut stream = stream.expect("a connection");
+        let page = page.clone();
+        // Asks for page after page and takes none, until it is cut off.
+        senders.push(tokio::spawn(async move {
+            while stream.write_all(page.as_bytes()).await.is_ok() {}
+        }));
+    }
+    for sender in senders {
+        let ended = tokio::time::timeout(Duration::from_secs(30), sender).await;
+        ended.expect("an end").expect("a sender");
+    }
+    // Their places are free again.
+    assert_eq!(daemon.get("/healthz", &[]).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_take_no_memory_from_those_who_are_known() {
+    let token =
+        "[[auth.token]]\nname = \"ops\"\nrole = \"admin\"\nsecret = \"a-token-for-this-test\"\n";
+    let daemon = Daemon::new(token).start().await;
+    let body = vec![b'x'; (1 << 20) - 1];
+    let mut senders = Vec::new();
+    for _ in 0..70 {
+        senders.push(sender(&daemon, &post(daemon.address(), 1 << 20), &body).await);
+    }
+    let headers = [
+        ("authorization", "Bearer a-token-for-this-test"),
+        ("content-type", "application/json"),
+    ];
+    let message = format!(r#"{{"topic":"a","payload":"{}"}}"#, "x".repeat(900_000));
+    daemon
+        .post("/v1/messages", &headers, message)
+        .await
+        .expect(201);
+}
+
+/// A reader that has gone away, or never reads, keeps nobody from stopping in good order.
+#[test]
+fn standard_output_that_nobody_reads_holds_nothing_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut daemon = std::process::Command::new(env!("CARGO_BIN_EXE_postroom"))
+        .args(["serve", "--bind", "127.0.0.1:0"])
+        .current_dir(folder.path())
+        .env_remove("POSTROOM_URL")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("a daemon");
+    let mut out = std::io::BufReader::new(daemon.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut out, &mut first).expect("a line");
+    // More than fits into a pipe is printed from now on.
+    let url = format!("sqlite:{}", folder.path().join("postroom.db").display());
+    let filled = std::process::Command::new(env!("CARGO_BIN_EXE_postroom"))
+        .args(["enqueue", "big", "--url", &url])
+        .arg("x".repeat(100_000))
+        .status();
+    assert!(filled.expect("enqueue").success());
+    let leased = || {
+        let connection = rusqlite::Connection::open(folder.path().join("postroom.db"));
+        let count = "SELECT count(*) FROM outbox WHERE owner_token IS NOT NULL";
+        connection
+            .and_then(|connection| connection.query_row(count, [], |row| row.get::<_, i64>(0)))
+            .unwrap_or_default()
+    };
+    let patience = Instant::now();
+    while leased() == 0 {
+        assert!(
+            patience.elapsed() < Duration::from_secs(30),
+            "nobody prints"
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The first asks it to end, the next one to do so at once.
+    let patience = Instant::now();
+    while daemon.try_wait().expect("a status").is_none() {
+        assert!(
+            patience.elapsed() < Duration::from_secs(20),
+            "it does not end"
+        );
+        let _ = std::process::Command::new("kill")
+            .args(["-TERM", &daemon.id().to_string()])
+            .status();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

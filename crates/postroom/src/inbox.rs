@@ -243,9 +243,9 @@ impl Inbox {
         };
         tracing::info!(
             store = %self.store.identifier,
-            topic = %inbound.topic,
-            source = %inbound.id.source,
-            message_id = %inbound.id.message_id,
+            topic = %inbound.topic.escape_debug(),
+            source = %inbound.id.source.escape_debug(),
+            message_id = %inbound.id.message_id.escape_debug(),
             ?arrival,
             "enqueued"
         );

@@ -633,7 +633,7 @@ pub(crate) fn log_enqueued(store: &Store, messages: &[Message]) {
     for message in messages {
         tracing::info!(
             store = %store.identifier,
-            topic = %message.topic,
+            topic = %message.topic.escape_debug(),
             correlation_id = message.correlation_id.as_deref().filter(|id| !id.is_empty()),
             "enqueued"
         );

@@ -15,7 +15,7 @@ use super::{
     load,
 };
 use crate::stores::ONLY;
-use crate::{age, http, secret, table};
+use crate::{age, http, out, secret, table};
 
 /// Check a configuration, or print an example of one
 #[derive(Args)]
@@ -147,21 +147,27 @@ fn plan(config: &Config) -> Value {
 /// The same, for people.
 fn describe(config: &Config, file: &str) -> anyhow::Result<()> {
     if Path::new(file).exists() {
-        println!("{file} is right. The daemon would");
+        out::line(format_args!("{file} is right. The daemon would"))?;
     } else {
-        println!("There is no {file}, and none is needed. The daemon would");
+        out::line(format_args!(
+            "There is no {file}, and none is needed. The daemon would"
+        ))?;
     }
-    println!("- listen on {}", config.server.bind);
-    println!("- retry: {}", retry(config));
+    out::line(format_args!("- listen on {}", config.server.bind))?;
+    out::line(format_args!("- retry: {}", retry(config)))?;
     if config.targets.is_empty() && config.stores.is_empty() && config.dispatch.enabled {
-        println!("- print the messages of the outbox, unless --url names a store of others");
+        out::line(format_args!(
+            "- print the messages of the outbox, unless --url names a store of others"
+        ))?;
     } else if !dispatches(config) {
-        println!("- deliver nothing: there are no targets, or [dispatch] is off");
+        out::line(format_args!(
+            "- deliver nothing: there are no targets, or [dispatch] is off"
+        ))?;
     }
-    println!("\nStores");
+    out::line(format_args!("\nStores"))?;
     table::print(["NAME", "PLACE", "SCHEMA", "DEPLOY"], &stores(config))?;
     if let Some([place, every]) = discovery(config) {
-        println!("and what is found in {place}, every {every}");
+        out::line(format_args!("and what is found in {place}, every {every}"))?;
     }
     section("Targets", ["QUEUE", "TOPIC", "TARGET"], &targets(config))?;
     section(
@@ -188,9 +194,9 @@ fn section<const N: usize>(
     heading: [&str; N],
     rows: &[[String; N]],
 ) -> anyhow::Result<()> {
-    println!("\n{title}");
+    out::line(format_args!("\n{title}"))?;
     if rows.is_empty() {
-        println!("none");
+        out::line(format_args!("none"))?;
         return Ok(());
     }
     Ok(table::print(heading, rows)?)

@@ -82,7 +82,7 @@ pub(super) const STORES: &[Key] = &[key("store", Kind::Tables(STORE))];
 const SERVER: &[Key] = &[
     key("bind", Kind::SocketAddress),
     key("connections", number(1, MANY)),
-    key("body_limit", number(1, 64 << 20)),
+    key("body_limit", number(1, 32 << 20)),
     key("header_limit", number(8 << 10, 1 << 20)),
     key("read_timeout", Kind::PositiveDuration),
 ];

@@ -6,6 +6,7 @@ mod auth;
 mod dashboard;
 mod hooks;
 mod origin;
+mod patience;
 mod problem;
 mod samples;
 mod server;
@@ -42,7 +43,7 @@ pub(crate) struct Daemon {
 pub(crate) type App = Arc<Daemon>;
 
 /// Every route there is.
-pub(crate) fn routes(app: App) -> Router {
+fn routes(app: App) -> Router {
     let seen_by_callers = Router::new()
         .merge(api::routes())
         .merge(dashboard::routes(&app))

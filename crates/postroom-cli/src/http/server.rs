@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -19,28 +20,29 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::Problem;
-use crate::config::Server;
+use super::patience::Patient;
+use super::{App, Problem, routes};
 
 /// hyper wants no smaller buffer for headers.
 const SMALLEST_BUFFER: usize = 8_192;
 
-/// Bytes of bodies that may be in memory at once, whoever sends them. Beyond that senders are told to come
-/// again.
-const BODIES: usize = 64 << 20;
+/// Bytes of bodies that may be in memory at once: of callers who are known, and again of strangers, who
+/// cannot take that from them. Beyond it senders are told to come again.
+const BODIES: usize = 32 << 20;
 
 /// How long open connections have to end after the daemon was told to stop.
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Serves until it is told to stop, then lets requests that have begun end.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    routes: Router,
-    limits: &Server,
-    stop: CancellationToken,
-) {
+pub(crate) async fn serve(listener: TcpListener, app: App, stop: CancellationToken) {
+    let limits = &app.config.server;
     let places = Arc::new(Semaphore::new(limits.connections));
-    let bodies = Arc::new(Semaphore::new(BODIES));
+    let host = Host {
+        routes: routes(Arc::clone(&app)),
+        known: Arc::new(Semaphore::new(BODIES)),
+        strangers: Arc::new(Semaphore::new(BODIES)),
+        app: Arc::clone(&app),
+    };
     let connections = TaskTracker::new();
     loop {
         // Whoever finds no place waits in the system's queue, and costs nothing.
@@ -60,16 +62,9 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let connection = Connection {
-            routes: routes.clone(),
-            bodies: Arc::clone(&bodies),
-            body_limit: limits.body_limit,
-            header_limit: limits.header_limit,
-            patience: limits.read_timeout,
-        };
-        let stop = stop.clone();
+        let (host, stop) = (host.clone(), stop.clone());
         connections.spawn(async move {
-            connection.serve(stream, stop).await;
+            host.serve(stream, stop).await;
             drop(place);
         });
     }
@@ -77,28 +72,30 @@ pub(crate) async fn serve(
     let _ = tokio::time::timeout(GOODBYE, connections.wait()).await;
 }
 
+/// Who answers the requests of every connection.
 #[derive(Clone)]
-struct Connection {
+struct Host {
+    app: App,
     routes: Router,
-    /// What is left of [`BODIES`].
-    bodies: Arc<Semaphore>,
-    body_limit: usize,
-    header_limit: usize,
-    /// For the headers, and again for the body.
-    patience: Duration,
+    /// What is left of [`BODIES`] for callers who are known.
+    known: Arc<Semaphore>,
+    /// And for those who are not.
+    strangers: Arc<Semaphore>,
 }
 
-impl Connection {
+impl Host {
     async fn serve(self, stream: TcpStream, stop: CancellationToken) {
         let _ = stream.set_nodelay(true);
+        let limits = &self.app.config.server;
+        let stream = Patient::new(stream, limits.read_timeout);
         let mut server = http1::Builder::new();
         server
             .timer(TokioTimer::new())
-            .header_read_timeout(self.patience)
-            .max_buf_size(self.header_limit.max(SMALLEST_BUFFER));
+            .header_read_timeout(limits.read_timeout)
+            .max_buf_size(limits.header_limit.max(SMALLEST_BUFFER));
         let service = service_fn(move |request: Request<Incoming>| {
-            let connection = self.clone();
-            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+            let host = self.clone();
+            async move { Ok::<_, Infallible>(host.answer(request).await) }
         });
         let serving = server.serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
@@ -112,8 +109,13 @@ impl Connection {
     /// Reads the whole body, within its limits, before anybody looks at it.
     async fn answer(self, request: Request<Incoming>) -> Response {
         let (parts, body) = request.into_parts();
+        let Some(share) = self.share(&parts) else {
+            // Nobody will look at the body of somebody who may do nothing.
+            return self.route(Request::from_parts(parts, Body::empty())).await;
+        };
+        let patience = self.app.config.server.read_timeout;
         let mut held = None;
-        let body = match tokio::time::timeout(self.patience, self.read(body, &mut held)).await {
+        let body = match tokio::time::timeout(patience, self.read(body, share, &mut held)).await {
             Ok(Ok(body)) => body,
             Ok(Err(problem)) => return problem.into_response(),
             Err(_) => {
@@ -121,16 +123,31 @@ impl Connection {
                     .into_response();
             }
         };
-        let request = Request::from_parts(parts, Body::from(body));
+        self.route(Request::from_parts(parts, Body::from(body)))
+            .await
+    }
+
+    async fn route(self, request: Request<Body>) -> Response {
         match self.routes.oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         }
     }
 
+    /// Out of which share a body is read; none for a stranger who has no business here.
+    fn share(&self, parts: &Parts) -> Option<&Arc<Semaphore>> {
+        let path = parts.uri.path();
+        if self.app.auth.caller(&parts.headers).is_some() {
+            return Some(&self.known);
+        }
+        let is_for_strangers = path.starts_with("/hooks/") || path == "/login";
+        is_for_strangers.then_some(&self.strangers)
+    }
+
     async fn read(
         &self,
         mut body: Incoming,
+        share: &Arc<Semaphore>,
         held: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Vec<u8>, Problem> {
         let mut read = Vec::new();
@@ -140,15 +157,16 @@ impl Connection {
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            if read.len() + data.len() > self.body_limit {
+            let limit = self.app.config.server.body_limit;
+            if read.len() + data.len() > limit {
                 return Err(Problem::new(
                     StatusCode::PAYLOAD_TOO_LARGE,
-                    format!("a body may have {} bytes at most", self.body_limit),
+                    format!("a body may have {limit} bytes at most"),
                 ));
             }
             let more = u32::try_from(data.len())
                 .ok()
-                .and_then(|bytes| Arc::clone(&self.bodies).try_acquire_many_owned(bytes).ok())
+                .and_then(|bytes| Arc::clone(share).try_acquire_many_owned(bytes).ok())
                 .ok_or_else(|| {
                     Problem::new(
                         StatusCode::SERVICE_UNAVAILABLE,

@@ -128,11 +128,12 @@ impl DeadSelection {
                     format!("expected 1 to {AT_ONCE} ids, got {}", ids.len()),
                 ));
             }
-            (Some(ids), None, None) => Chosen::Ids(
-                ids.into_iter()
-                    .map(|id| WorkItemId::from_uuid(id.0))
-                    .collect(),
-            ),
+            (Some(ids), None, None) => {
+                let mut ids: Vec<_> = ids.iter().map(|id| WorkItemId::from_uuid(id.0)).collect();
+                ids.sort();
+                ids.dedup();
+                Chosen::Ids(ids)
+            }
             (None, Some(Age(age)), topic) => {
                 let filter = DeadFilter::all().older_than(age);
                 let subject = format!("older_than={}s", age.as_secs());

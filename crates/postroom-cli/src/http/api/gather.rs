@@ -31,9 +31,12 @@ struct Lane {
 #[derive(Default)]
 struct Waiting {
     messages: Vec<Message>,
-    callers: Vec<oneshot::Sender<Result<Receipt, Error>>>,
+    callers: Vec<Caller>,
     writers: usize,
 }
+
+/// Who waits for a receipt.
+type Caller = oneshot::Sender<Result<Receipt, Error>>;
 
 impl Gather {
     /// Enqueues a message that no other can spoil: one that names no join. When this returns, it is
@@ -117,7 +120,7 @@ impl Writer {
     }
 
     /// What waits. With nothing left this writer ends, before anybody else can add something.
-    fn next(&mut self) -> Option<(Vec<Message>, Vec<oneshot::Sender<Result<Receipt, Error>>>)> {
+    fn next(&mut self) -> Option<(Vec<Message>, Vec<Caller>)> {
         let mut waiting = self.lane.lock();
         if waiting.messages.is_empty() {
             waiting.writers -= 1;

@@ -45,6 +45,12 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let bytes = Bytes::from_request(request, app)
             .await
             .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body broke off"))?;
+        // Serde would take an array for a struct, field by field.
+        let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+        if first.is_some_and(|byte| *byte == b'[') {
+            let text = "expected a JSON object";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, text));
+        }
         if let Ok(body) = serde_json::from_slice(&bytes) {
             return Ok(Self(body));
         }

@@ -246,8 +246,16 @@ async fn act(
             Act::Replay => "dead.replay",
             Act::Purge => "dead.purge",
         };
-        let detail = audit::detail(&which.named());
-        audit::record(room, action, &which.subject(), count, detail).await?;
+        let named = which.named();
+        if named.len() as u64 == count {
+            // Each by its name, so that `show` tells of it.
+            for id in named {
+                audit::record(room, action, &id.to_string(), 1, None).await?;
+            }
+        } else {
+            let detail = audit::detail(&named);
+            audit::record(room, action, &which.subject(), count, detail).await?;
+        }
     }
     tell(act.done(), count, false, json)?;
     which.expect_all(count)

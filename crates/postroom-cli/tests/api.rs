@@ -476,6 +476,16 @@ mod dead {
             .get(&format!("/v1/audit?limit=2&cursor={next}"), &[VIEWER])
             .await;
         assert_eq!(rest.expect(200).json()["items"][0], trail["items"][2]);
+        // Several that were all replayed are named one by one: each has it in its history.
+        let more = kill(&fixture, "sad", 2).await;
+        let names: Vec<String> = more.iter().map(ToString::to_string).collect();
+        let body = json!({ "ids": names }).to_string();
+        let answer = daemon.post("/v1/dead/replay", &[OPERATOR, JSON], body);
+        assert_eq!(answer.await.expect(200).json()["count"], 2);
+        for name in &names {
+            let history = fixture.room.audit().of(name).await.expect("a history");
+            assert_eq!(history.len(), 1, "{name}");
+        }
     }
 
     async fn letters_are_chosen_by_age_and_topic(fixture: Fixture) {

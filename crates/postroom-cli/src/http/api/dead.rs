@@ -151,6 +151,14 @@ impl DeadSelection {
 }
 
 impl Chosen {
+    /// Those that were chosen by their ids.
+    fn named(&self) -> Vec<WorkItemId> {
+        match self {
+            Self::Ids(ids) => ids.clone(),
+            Self::Matching(..) => Vec::new(),
+        }
+    }
+
     /// For the audit trail: what it was about, and how that was chosen.
     fn described(&self) -> (String, Option<String>) {
         match self {
@@ -230,16 +238,17 @@ async fn act(
     }
     to_the_end(async move {
         let (subject, detail) = chosen.described();
+        let named = chosen.named();
         let touched = touch(action, &outbox, chosen).await?;
-        audit::record(
-            &room,
-            &caller,
-            action.name(),
-            &subject,
-            touched.count,
-            detail,
-        )
-        .await?;
+        let (action, count) = (action.name(), touched.count);
+        if count > 0 && named.len() as u64 == count {
+            // Each by its name, so that it is in the message's own history.
+            for id in named {
+                audit::record(&room, &caller, action, &id.to_string(), 1, None).await?;
+            }
+        } else {
+            audit::record(&room, &caller, action, &subject, count, detail).await?;
+        }
         Ok(Json(touched))
     })
     .await

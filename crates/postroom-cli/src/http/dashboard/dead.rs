@@ -17,7 +17,7 @@ use crate::config::Role;
 const AT_ONCE: usize = 5_000;
 
 /// Up to so many are named one by one in the audit trail.
-const NAMED: usize = 20;
+const NAMED: usize = 1_000;
 
 /// So many go into one statement.
 const BATCH: usize = 500;

@@ -4,7 +4,7 @@
 //! no tokens are configured, only this machine can connect, and whoever does is an admin.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
@@ -27,14 +27,14 @@ const SESSIONS: usize = 10_000;
 
 /// The tokens that are known, hashed, and the sessions that are open.
 pub(crate) struct Auth {
-    tokens: Vec<([u8; 32], Caller)>,
+    tokens: Vec<([u8; 32], Arc<Caller>)>,
     /// Whoever calls when there are no tokens.
-    local: Caller,
+    local: Arc<Caller>,
     sessions: Mutex<HashMap<[u8; 32], Session>>,
 }
 
 struct Session {
-    caller: Caller,
+    caller: Arc<Caller>,
     used: Instant,
 }
 
@@ -55,15 +55,15 @@ impl Auth {
                 role: token.role,
                 sees_payloads: token.payloads,
             };
-            (digest(token.secret.reveal()), caller)
+            (digest(token.secret.reveal()), Arc::new(caller))
         });
         Self {
             tokens: tokens.collect(),
-            local: Caller {
+            local: Arc::new(Caller {
                 name: "local".to_owned(),
                 role: Role::Admin,
                 sees_payloads: config.local_payloads,
-            },
+            }),
             sessions: Mutex::default(),
         }
     }
@@ -74,19 +74,19 @@ impl Auth {
     }
 
     /// Whose token this is. Every token is compared, whole, whatever the first ones say.
-    pub(crate) fn token(&self, secret: &str) -> Option<Caller> {
+    pub(crate) fn token(&self, secret: &str) -> Option<Arc<Caller>> {
         let given = digest(secret);
         let mut found = None;
         for (known, caller) in &self.tokens {
             if bool::from(known.ct_eq(&given)) {
-                found = Some(caller.clone());
+                found = Some(Arc::clone(caller));
             }
         }
         found
     }
 
     /// Opens a session and gives its secret, for a cookie.
-    pub(crate) fn open_session(&self, caller: Caller) -> String {
+    pub(crate) fn open_session(&self, caller: Arc<Caller>) -> String {
         let secret = format!(
             "{}{}",
             uuid::Uuid::new_v4().simple(),
@@ -113,7 +113,7 @@ impl Auth {
         }
     }
 
-    fn session(&self, secret: &str) -> Option<Caller> {
+    fn session(&self, secret: &str) -> Option<Arc<Caller>> {
         let mut sessions = self.sessions();
         let key = digest(secret);
         let session = sessions.get_mut(&key)?;
@@ -122,7 +122,7 @@ impl Auth {
             return None;
         }
         session.used = Instant::now();
-        Some(session.caller.clone())
+        Some(Arc::clone(&session.caller))
     }
 
     fn sessions(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Session>> {
@@ -130,9 +130,9 @@ impl Auth {
     }
 
     /// Who sent a request with these headers.
-    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Caller> {
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Option<Arc<Caller>> {
         if !self.is_required() {
-            return Some(self.local.clone());
+            return Some(Arc::clone(&self.local));
         }
         match bearer(headers) {
             Some(token) => self.token(token),
@@ -161,8 +161,9 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
         .find_map(|(name, value)| (name == COOKIE).then_some(value))
 }
 
-fn caller(parts: &Parts, app: &App, least: Role) -> Result<Caller, Problem> {
-    let caller = app.auth.caller(&parts.headers).ok_or_else(|| {
+/// Who sent a request, as the server has found out, when that is somebody who may do this.
+fn caller(request: &Parts, least: Role) -> Result<Arc<Caller>, Problem> {
+    let caller = request.extensions.get::<Arc<Caller>>().ok_or_else(|| {
         Problem::new(
             StatusCode::UNAUTHORIZED,
             "sign in, or send a token: Authorization: Bearer …",
@@ -174,19 +175,19 @@ fn caller(parts: &Parts, app: &App, least: Role) -> Result<Caller, Problem> {
             format!("this needs the role {least:?}").to_lowercase(),
         ));
     }
-    Ok(caller)
+    Ok(Arc::clone(caller))
 }
 
 macro_rules! extractor {
     ($(#[$doc:meta])* $name:ident, $role:expr) => {
         $(#[$doc])*
-        pub(crate) struct $name(pub(crate) Caller);
+        pub(crate) struct $name(pub(crate) Arc<Caller>);
 
         impl FromRequestParts<App> for $name {
             type Rejection = Problem;
 
-            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-                caller(parts, app, $role).map(Self)
+            async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+                caller(parts, $role).map(Self)
             }
         }
     };

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::config::Config;
@@ -44,13 +43,9 @@ pub(crate) type App = Arc<Daemon>;
 
 /// Every route there is.
 fn routes(app: App) -> Router {
-    let seen_by_callers = Router::new()
+    Router::new()
         .merge(api::routes())
         .merge(dashboard::routes(&app))
-        .layer(from_fn_with_state(Arc::clone(&app), origin::check));
-    Router::new()
-        .merge(seen_by_callers)
         .merge(hooks::routes(&app))
-        .layer(from_fn(origin::secure_headers))
         .with_state(app)
 }

@@ -1,35 +1,27 @@
 //! Where a request comes from: other sites may change nothing, whatever a browser lets them send.
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
-use super::{App, Problem};
+use super::{Auth, Problem};
 
 /// Refuses what another site has made a browser send. Without tokens, also what was sent to a name that
 /// is not this machine's: somebody may have made a name of theirs point here.
-pub(super) async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    if !app.auth.is_required() && !is_loopback(host(headers)) {
-        return Problem::new(
+pub(super) fn check(auth: &Auth, request: &Parts) -> Result<(), Problem> {
+    if !auth.is_required() && !is_loopback(host(&request.headers)) {
+        return Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
             "without tokens the daemon answers to localhost only; configure [[auth.token]]",
-        )
-        .into_response();
+        ));
     }
-    let harmless = matches!(
-        *request.method(),
-        Method::GET | Method::HEAD | Method::OPTIONS
-    );
-    if !harmless && is_cross_site(headers) {
-        return Problem::new(
+    let harmless = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
+    if !harmless && is_cross_site(&request.headers) {
+        return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "this request comes from another site",
-        )
-        .into_response();
+        ));
     }
-    next.run(request).await
+    Ok(())
 }
 
 fn host(headers: &HeaderMap) -> &str {
@@ -40,10 +32,10 @@ fn host(headers: &HeaderMap) -> &str {
 }
 
 fn is_cross_site(headers: &HeaderMap) -> bool {
-    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let sent_elsewhere =
-        text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"));
-    let other_origin = text("origin").is_some_and(|origin| {
+    const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let sent_elsewhere = text(SITE).is_some_and(|site| !matches!(site, "same-origin" | "none"));
+    let other_origin = text(header::ORIGIN).is_some_and(|origin| {
         let place = origin.split_once("://").map(|(_, place)| place);
         place != Some(host(headers))
     });
@@ -62,28 +54,36 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// What keeps a browser from doing more with our pages than showing them.
-pub(super) async fn secure_headers(request: Request, next: Next) -> Response {
-    const HEADERS: [(&str, &str); 5] = [
+pub(super) fn secure(headers: &mut HeaderMap) {
+    const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+    const HEADERS: [(HeaderName, HeaderValue); 5] = [
         (
-            "content-security-policy",
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(
+                "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
              form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+            ),
         ),
-        ("x-content-type-options", "nosniff"),
+        (
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ),
         // With `no-referrer` browsers would send `Origin: null` with our own forms.
-        ("referrer-policy", "same-origin"),
-        ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
+        (header::REFERRER_POLICY, SAME_ORIGIN),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            SAME_ORIGIN,
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            SAME_ORIGIN,
+        ),
     ];
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
+    headers.reserve(HEADERS.len() + 1);
+    headers.extend(HEADERS);
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
             .iter()
             .map(|(name, value)| {
                 (
-                    header::HeaderName::from_static(name),
+                    HeaderName::from_static(name),
                     HeaderValue::from_static(value),
                 )
             })

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::request::Parts;
 use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -21,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::patience::Patient;
-use super::{App, Problem, routes};
+use super::{App, Problem, origin, routes};
 
 /// hyper wants no smaller buffer for headers.
 const SMALLEST_BUFFER: usize = 8_192;
@@ -100,31 +99,49 @@ impl Host {
         let serving = server.serve_connection(TokioIo::new(stream), service);
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
+            biased;
             _ = serving.as_mut() => return,
             () = stop.cancelled() => serving.as_mut().graceful_shutdown(),
         }
         let _ = serving.await;
     }
 
-    /// Reads the whole body, within its limits, before anybody looks at it.
     async fn answer(self, request: Request<Incoming>) -> Response {
-        let (parts, body) = request.into_parts();
-        let Some(share) = self.share(&parts) else {
+        let mut held = None;
+        let mut response = match self.admit(request, &mut held).await {
+            Ok(request) => self.route(request).await,
+            Err(problem) => problem.into_response(),
+        };
+        origin::secure(response.headers_mut());
+        response
+    }
+
+    /// Finds out who sends a request and from where, and reads its whole body within its limits, before
+    /// anybody looks at it.
+    async fn admit(
+        &self,
+        request: Request<Incoming>,
+        held: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Request<Body>, Problem> {
+        let (mut parts, body) = request.into_parts();
+        let is_webhook = parts.uri.path().starts_with("/hooks/");
+        if !is_webhook {
+            origin::check(&self.app.auth, &parts)?;
+        }
+        let share = match self.app.auth.caller(&parts.headers) {
+            Some(caller) => {
+                parts.extensions.insert(caller);
+                &self.known
+            }
+            None if is_webhook || parts.uri.path() == "/login" => &self.strangers,
             // Nobody will look at the body of somebody who may do nothing.
-            return self.route(Request::from_parts(parts, Body::empty())).await;
+            None => return Ok(Request::from_parts(parts, Body::empty())),
         };
         let patience = self.app.config.server.read_timeout;
-        let mut held = None;
-        let body = match tokio::time::timeout(patience, self.read(body, share, &mut held)).await {
-            Ok(Ok(body)) => body,
-            Ok(Err(problem)) => return problem.into_response(),
-            Err(_) => {
-                return Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long")
-                    .into_response();
-            }
-        };
-        self.route(Request::from_parts(parts, Body::from(body)))
+        let body = tokio::time::timeout(patience, self.read(body, share, held))
             .await
+            .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
+        Ok(Request::from_parts(parts, Body::from(body)))
     }
 
     async fn route(self, request: Request<Body>) -> Response {
@@ -132,16 +149,6 @@ impl Host {
             Ok(response) => response,
             Err(never) => match never {},
         }
-    }
-
-    /// Out of which share a body is read; none for a stranger who has no business here.
-    fn share(&self, parts: &Parts) -> Option<&Arc<Semaphore>> {
-        let path = parts.uri.path();
-        if self.app.auth.caller(&parts.headers).is_some() {
-            return Some(&self.known);
-        }
-        let is_for_strangers = path.starts_with("/hooks/") || path == "/login";
-        is_for_strangers.then_some(&self.strangers)
     }
 
     async fn read(

@@ -1,6 +1,7 @@
 //! Dead letters: look at them, try them again, delete them.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State as Shared;
@@ -225,7 +226,7 @@ impl Action {
 
 async fn act(
     action: Action,
-    caller: Caller,
+    caller: Arc<Caller>,
     app: App,
     store: Store,
     selection: DeadSelection,

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use crate::http::Problem;
 
-/// Transactions that may be under way at once in a store. More would make each smaller, and take
-/// connections from dispatch.
+/// Transactions that may be under way at once in a store: one is parsed and answered while the other is
+/// written. More would make each smaller, and take connections from dispatch.
 const WRITERS: usize = 2;
 
 /// What waits in every store, by its identifier.
@@ -33,6 +33,16 @@ struct Waiting {
     messages: Vec<Message>,
     callers: Vec<Caller>,
     writers: usize,
+    /// Messages that are being written.
+    under_way: usize,
+}
+
+impl Waiting {
+    /// The first writer starts at once. Another one only when it is worth a transaction: when as many
+    /// messages wait as are being written.
+    fn needs_writer(&self) -> bool {
+        self.writers == 0 || (self.writers < WRITERS && self.messages.len() >= self.under_way)
+    }
 }
 
 /// Who waits for a receipt.
@@ -52,7 +62,7 @@ impl Gather {
             let mut waiting = lane.lock();
             waiting.messages.push(message);
             waiting.callers.push(caller);
-            let starts = waiting.writers < WRITERS;
+            let starts = waiting.needs_writer();
             waiting.writers += usize::from(starts);
             starts
         };
@@ -61,6 +71,7 @@ impl Gather {
             let writer = Writer {
                 lane,
                 at_work: true,
+                under_way: 0,
             };
             tokio::spawn(writer.run(room.outbox()));
         }
@@ -92,11 +103,18 @@ impl Lane {
 struct Writer {
     lane: Arc<Lane>,
     at_work: bool,
+    /// Messages of the batch that it is writing.
+    under_way: usize,
 }
 
 impl Writer {
     async fn run(mut self, outbox: Outbox) {
-        while let Some((messages, callers)) = self.next() {
+        loop {
+            // Whoever has a request that is read already comes along.
+            tokio::task::yield_now().await;
+            let Some((messages, callers)) = self.next() else {
+                return;
+            };
             match outbox.enqueue_many(&messages).await {
                 Ok(receipts) => {
                     for (caller, receipt) in callers.into_iter().zip(receipts) {
@@ -122,6 +140,8 @@ impl Writer {
     /// What waits. With nothing left this writer ends, before anybody else can add something.
     fn next(&mut self) -> Option<(Vec<Message>, Vec<Caller>)> {
         let mut waiting = self.lane.lock();
+        waiting.under_way -= mem::replace(&mut self.under_way, waiting.messages.len());
+        waiting.under_way += self.under_way;
         if waiting.messages.is_empty() {
             waiting.writers -= 1;
             self.at_work = false;
@@ -138,7 +158,9 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.at_work {
-            self.lane.lock().writers -= 1;
+            let mut waiting = self.lane.lock();
+            waiting.writers -= 1;
+            waiting.under_way -= self.under_way;
         }
     }
 }

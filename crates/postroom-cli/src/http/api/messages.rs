@@ -3,8 +3,9 @@
 use std::time::SystemTime;
 
 use axum::Json;
-use axum::extract::State as Shared;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{FromRequestParts, State as Shared};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postroom::{ErrorKind, JoinId, List, MessageId, Once, Receipt, State, WorkItemId};
 use serde::{Deserialize, Serialize};
@@ -129,11 +130,10 @@ pub(super) async fn enqueue(
     _: Operator,
     Shared(app): Shared<App>,
     Query(store): Query<Store>,
-    headers: HeaderMap,
+    IdempotencyKey(key): IdempotencyKey,
     Body(message): Body<NewMessage>,
 ) -> Result<Response, Problem> {
     let room = store.room(&app)?;
-    let key = idempotency_key(&headers)?;
     if key.is_some() && message.delay.is_some() {
         return Err(Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -174,10 +174,10 @@ pub(super) async fn enqueue_batch(
     _: Operator,
     Shared(app): Shared<App>,
     Query(store): Query<Store>,
-    headers: HeaderMap,
+    IdempotencyKey(key): IdempotencyKey,
     Body(batch): Body<Batch>,
 ) -> Result<Response, Problem> {
-    if headers.contains_key(IDEMPOTENCY_KEY) {
+    if key.is_some() {
         return Err(Problem::bad(
             "Idempotency-Key",
             "a batch takes no idempotency key; send single messages",
@@ -201,9 +201,7 @@ pub(super) async fn enqueue_batch(
     Ok((StatusCode::CREATED, Json(EnqueuedBatch { messages })).into_response())
 }
 
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
-
-/// What names a request, so that it can be sent again.
+/// How the header of an idempotency key is described.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 #[allow(dead_code, reason = "it only describes the header")]
@@ -213,21 +211,29 @@ struct KeyHeader {
     key: Name,
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(key) = keys.next() else {
-        return Ok(None);
-    };
-    std::str::from_utf8(key.as_bytes())
-        .ok()
-        .filter(|key| keys.next().is_none() && (1..=255).contains(&key.chars().count()))
-        .map(|key| Some(key.to_owned()))
-        .ok_or_else(|| {
-            Problem::bad(
-                "Idempotency-Key",
-                "expected one text of 1 to 255 characters",
-            )
-        })
+/// What names a request, so that it can be sent again.
+pub(super) struct IdempotencyKey(Option<String>);
+
+impl FromRequestParts<App> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        const NAME: HeaderName = HeaderName::from_static("idempotency-key");
+        let mut keys = parts.headers.get_all(NAME).iter();
+        let Some(key) = keys.next() else {
+            return Ok(Self(None));
+        };
+        std::str::from_utf8(key.as_bytes())
+            .ok()
+            .filter(|key| keys.next().is_none() && (1..=255).contains(&key.chars().count()))
+            .map(|key| Self(Some(key.to_owned())))
+            .ok_or_else(|| {
+                Problem::bad(
+                    "Idempotency-Key",
+                    "expected one text of 1 to 255 characters",
+                )
+            })
+    }
 }
 
 /// What the library calls otherwise than the API, and what depends on more than one request.

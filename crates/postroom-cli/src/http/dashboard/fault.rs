@@ -198,7 +198,13 @@ fn page(
         StatusCode::BAD_REQUEST => "Not understood",
         _ => "Something went wrong",
     };
-    let frame = Frame::new(app, app.auth.caller(headers), None, title, Place::Nowhere);
+    let frame = Frame::new(
+        app,
+        app.auth.caller(headers).as_deref(),
+        None,
+        title,
+        Place::Nowhere,
+    );
     let page = FaultPage {
         frame,
         status: status.as_u16(),

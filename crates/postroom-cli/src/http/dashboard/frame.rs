@@ -1,5 +1,7 @@
 //! What is round every page: who visits, which store they look at, where they are.
 
+use std::sync::Arc;
+
 use askama::Template;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -15,7 +17,7 @@ use crate::http::{App, Caller};
 /// Somebody who has signed in, or needs not, and the store that they look at.
 pub(super) struct Visitor {
     pub(super) app: App,
-    pub(super) caller: Caller,
+    pub(super) caller: Arc<Caller>,
     /// The store that the address names.
     pub(super) store: Option<String>,
 }
@@ -78,7 +80,7 @@ impl Visitor {
     pub(super) fn frame(&self, title: impl Into<String>, place: Place) -> Frame {
         Frame::new(
             &self.app,
-            Some(self.caller.clone()),
+            Some(&self.caller),
             self.store.clone(),
             title,
             place,
@@ -149,7 +151,7 @@ pub(super) struct Entry {
 impl Frame {
     pub(super) fn new(
         app: &App,
-        caller: Option<Caller>,
+        caller: Option<&Caller>,
         store: Option<String>,
         title: impl Into<String>,
         place: Place,
@@ -164,7 +166,7 @@ impl Frame {
             title: title.into(),
             assets: assets::paths(),
             visitor: caller.map(|caller| Badge {
-                name: caller.name,
+                name: caller.name.clone(),
                 role: role(caller.role),
                 can_sign_out,
             }),

@@ -273,9 +273,19 @@ fn read_loop(mut connection: Connection, jobs: &mpsc::Receiver<Job>) {
                     .map_err(|error| database_error(&error))
                     .and_then(|_snapshot| run_calls(&connection, &calls));
                 let _ = reply.send(result);
+                give_back_pages(&connection);
             }
         }
     }
+}
+
+/// Lets go of the pages that a reader has cached. The connections of a process may share one cache (they
+/// do in SQLite as it comes with rusqlite), and there a reader that has walked through a large table
+/// would keep the writer from caching anything: it would read the same few pages for every row.
+fn give_back_pages(connection: &Connection) {
+    let _ = connection
+        .prepare_cached("PRAGMA shrink_memory")
+        .and_then(|mut statement| statement.query([])?.next().map(drop));
 }
 
 fn deploy(connection: &mut Connection, plan: &Plan) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! The one writing connection, and how its callers share it.
 //!
-//! A lone caller runs on the spot: a hop to another thread would cost as much as a quick commit.
-//! When several come at once, a thread takes all that are waiting into one transaction (group
+//! A lone caller runs on the spot: a hop to another thread would cost as much as a quick commit, and
+//! there is nobody whom its wait for the disk could hold up. When several come at once, a thread takes all that are waiting into one transaction (group
 //! commit): a hundred callers pay for one fsync. Each call then runs in a savepoint, so that one that
 //! fails undoes only itself, and nobody gets an answer before the commit.
 
@@ -30,7 +30,7 @@ const AFTER_A_SLOW_ONE: Duration = Duration::from_millis(25);
 pub(super) struct Writer {
     desk: Arc<Mutex<Desk>>,
     jobs: mpsc::Sender<Job>,
-    in_flight: AtomicUsize,
+    callers: Callers,
 }
 
 /// What whoever writes needs.
@@ -54,14 +54,14 @@ impl Writer {
         Ok(Self {
             desk,
             jobs,
-            in_flight: AtomicUsize::new(0),
+            callers: Callers::default(),
         })
     }
 
     /// Runs calls in one transaction.
     pub(super) async fn run(&self, calls: Vec<Call>) -> Result<Output, Error> {
-        let flight = InFlight::enter(&self.in_flight);
-        if flight.alone
+        let caller = self.callers.enter();
+        if caller.is_alone
             && let [call] = calls.as_slice()
             && call.is_small()
             && let Some(result) = self.run_on_the_spot(call)
@@ -130,22 +130,45 @@ impl Desk {
     }
 }
 
-/// Counts the callers that have not got their answer yet.
-struct InFlight<'a> {
-    count: &'a AtomicUsize,
-    alone: bool,
+/// Who writes at once. These are hints: nothing but speed depends on them.
+#[derive(Default)]
+struct Callers {
+    /// How many have not got their answer yet.
+    in_flight: AtomicUsize,
+    /// How many in a row have met no other.
+    unmet: AtomicUsize,
 }
 
-impl<'a> InFlight<'a> {
-    fn enter(count: &'a AtomicUsize) -> Self {
-        let alone = count.fetch_add(1, Ordering::Relaxed) == 0;
-        Self { count, alone }
+/// One who has not got an answer yet.
+struct Caller<'a> {
+    among: &'a Callers,
+    is_alone: bool,
+}
+
+impl Callers {
+    /// So many in a row have to meet nobody until one is taken to be alone: between two that come in the
+    /// same moment there is often one that just meets nobody.
+    const LONELY: usize = 8;
+
+    fn enter(&self) -> Caller<'_> {
+        let meets_nobody = self.in_flight.fetch_add(1, Ordering::Relaxed) == 0;
+        let unmet = match meets_nobody {
+            true => self.unmet.fetch_add(1, Ordering::Relaxed),
+            false => {
+                self.unmet.store(0, Ordering::Relaxed);
+                0
+            }
+        };
+        Caller {
+            among: self,
+            is_alone: unmet >= Self::LONELY,
+        }
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.among.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -14,7 +14,7 @@ const PROMISE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long to wait for more after a look that has found some: longer, the more it has found.
 const GATHER_PER_MESSAGE: Duration = Duration::from_micros(250);
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(30);
 
 /// The first pause after a failure.
 const FIRST_FAILURE_PAUSE: Duration = Duration::from_millis(100);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
+use mysql_async::prelude::Queryable;
 use postroom::{Options, Postroom};
 use testkit::postgres::{Durability, Server};
 use tokio_postgres::{Client, NoTls};
@@ -13,6 +14,7 @@ use crate::classic_floor::ClassicFloor;
 use crate::contender::{BULK, Contender, DISPATCH_BATCH, dispatch, message};
 use crate::daemon::Daemon;
 use crate::latency;
+use crate::mysql_floor::MySqlFloor;
 use crate::postgres_floor::PostgresFloor;
 use crate::report::Measured;
 use crate::sqlite_floor::SqliteFloor;
@@ -21,12 +23,13 @@ use crate::sqlite_floor::SqliteFloor;
 pub(crate) enum Backend {
     Sqlite,
     Postgres,
+    Mysql,
 }
 
 impl Backend {
     /// The names of its cases, in the order in which they run.
     fn cases(self) -> Vec<&'static str> {
-        let (floor, others) = match self {
+        let (floor, others): (&[Case], _) = match self {
             Self::Sqlite => (
                 &SQLITE_FLOOR,
                 vec![&SQLITE_HTTP, &SQLITE_FULL, &SQLITE_DISPATCH],
@@ -44,6 +47,7 @@ impl Backend {
                     &DISPATCH_LATENCY,
                 ],
             ),
+            Self::Mysql => (&MYSQL_FLOOR, vec![&MYSQL_DISPATCH]),
         };
         floor.iter().chain(others).map(|case| case.name).collect()
     }
@@ -78,6 +82,7 @@ enum Work {
     Drain,
 }
 
+#[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
     work: Work,
@@ -207,6 +212,13 @@ const DISPATCH_LATENCY: Case = Case {
     target: 0.667,
     note: None,
 };
+const MYSQL_FLOOR: [Case; 4] = [
+    POSTGRES_FLOOR[0],
+    POSTGRES_FLOOR[1],
+    POSTGRES_FLOOR[2],
+    POSTGRES_FLOOR[3],
+];
+const MYSQL_DISPATCH: Case = DISPATCH;
 const SQLITE_DISPATCH: Case = Case {
     messages: 50_000,
     ..DISPATCH
@@ -236,8 +248,11 @@ pub(crate) async fn run(plan: &Plan) -> Result<Vec<Measured>> {
     if plan.wants(Backend::Postgres) {
         results.extend(postgres(plan).await?);
     }
+    if plan.wants(Backend::Mysql) {
+        results.extend(mysql(plan).await?);
+    }
     if results.is_empty() {
-        let known = [Backend::Sqlite, Backend::Postgres]
+        let known = [Backend::Sqlite, Backend::Postgres, Backend::Mysql]
             .into_iter()
             .filter(|backend| plan.backend.is_none_or(|wanted| wanted == *backend))
             .map(|backend| format!("\n  {backend:?}: {}", backend.cases().join("; ")))
@@ -419,6 +434,40 @@ async fn postgres(plan: &Plan) -> Result<Vec<Measured>> {
                 .await?,
         );
     }
+    Ok(results)
+}
+
+async fn mysql(plan: &Plan) -> Result<Vec<Measured>> {
+    let server = testkit::mysql::Server::start(Durability::On)?;
+    let ours_url = testkit::mysql::fresh_database(server.url()).await;
+    let floor_url = testkit::mysql::fresh_database(server.url()).await;
+    let open = async |url: &str| Options::new(url).dev_profile().connect().await;
+    let (ours, floor) = (open(&ours_url).await?, open(&floor_url).await?);
+    let floor = Contender::MySqlFloor(MySqlFloor::open(&floor_url, &floor).await?);
+    let bench = Bench {
+        backend: "mysql",
+        plan,
+        wal: None,
+    };
+    let clean = async || {
+        for url in [&ours_url, &floor_url] {
+            let mut connection = mysql_async::Conn::from_url(url).await?;
+            connection
+                .query_drop("TRUNCATE TABLE outbox; TRUNCATE TABLE outbox_done")
+                .await?;
+            connection.disconnect().await?;
+        }
+        Ok(())
+    };
+    let dispatcher = Contender::Dispatcher(ours.clone());
+    let ours = Contender::Library(ours);
+    let mut results = Vec::new();
+    for case in &MYSQL_FLOOR {
+        let result = bench.compare(case, "raw SQL", &ours, &floor, &clean);
+        results.extend(result.await?);
+    }
+    let result = bench.compare(&MYSQL_DISPATCH, "raw SQL", &dispatcher, &floor, &clean);
+    results.extend(result.await?);
     Ok(results)
 }
 

@@ -7,6 +7,7 @@ use postroom::{Delivery, Message, OwnerToken, Postroom, Running};
 
 use crate::classic_floor::ClassicFloor;
 use crate::daemon::Daemon;
+use crate::mysql_floor::MySqlFloor;
 use crate::postgres_floor::PostgresFloor;
 use crate::sqlite_floor::SqliteFloor;
 
@@ -30,6 +31,7 @@ pub(crate) enum Contender {
     /// The daemon, over HTTP.
     Daemon(Daemon),
     ClassicFloor(ClassicFloor),
+    MySqlFloor(MySqlFloor),
     PostgresFloor(PostgresFloor),
     SqliteFloor(SqliteFloor),
 }
@@ -50,6 +52,7 @@ impl Contender {
                 });
                 all(work).await
             }
+            Self::MySqlFloor(floor) => floor.enqueue(tasks, per_task).await,
             Self::PostgresFloor(floor) => floor.enqueue(tasks, per_task).await,
             Self::SqliteFloor(floor) => floor.enqueue(tasks, per_task),
             Self::Daemon(daemon) => daemon.enqueue(tasks, per_task).await,
@@ -67,6 +70,7 @@ impl Contender {
                 }
                 Ok(())
             }
+            Self::MySqlFloor(floor) => floor.bulk(batches).await,
             Self::PostgresFloor(floor) => floor.bulk(batches).await,
             Self::SqliteFloor(floor) => floor.bulk(batches),
             Self::ClassicFloor(floor) => floor.bulk(batches).await,
@@ -103,6 +107,7 @@ impl Contender {
                 });
                 all(work).await
             }
+            Self::MySqlFloor(floor) => floor.drain(tasks).await,
             Self::PostgresFloor(floor) => floor.drain(tasks).await,
             Self::SqliteFloor(floor) => floor.drain(tasks),
             Self::Daemon(_) => anyhow::bail!("not measured"),

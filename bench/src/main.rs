@@ -7,6 +7,7 @@ mod classic_floor;
 mod contender;
 mod daemon;
 mod latency;
+mod mysql_floor;
 mod postgres_floor;
 mod report;
 mod sqlite_floor;

@@ -87,6 +87,7 @@ hand; then stderr says what, and what to do.")]
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Dialect {
+    Mysql,
     Postgres,
     Sqlite,
 }
@@ -134,6 +135,7 @@ impl Arguments {
 /// Options of the right kind; nobody connects with them.
 fn options(dialect: Option<Dialect>, store: &StoreArguments) -> anyhow::Result<Options> {
     Ok(match dialect {
+        Some(Dialect::Mysql) => store.at("mysql:").options,
         Some(Dialect::Postgres) => store.at("postgres:").options,
         Some(Dialect::Sqlite) => store.at("sqlite:").options,
         None => store.place()?.options,

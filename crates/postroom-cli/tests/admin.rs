@@ -879,7 +879,7 @@ mod cleanup {
     /// Makes everything two days older.
     async fn age(fixture: &Fixture) {
         let earlier = |column: &str| match fixture.backend {
-            Backend::Sqlite => format!("{column} = {column} - 172800000000"),
+            Backend::Sqlite | Backend::MySql => format!("{column} = {column} - 172800000000"),
             Backend::Postgres => format!("{column} = {column} - interval '2 days'"),
         };
         for (table, column) in [
@@ -963,7 +963,7 @@ mod bench {
                     "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'postroom\\_bench\\_%'",
                 )
                 .await,
-            Backend::Sqlite => {
+            Backend::Sqlite | Backend::MySql => {
                 let file = fixture.url.strip_prefix("sqlite:").expect("a file");
                 let folder = std::path::Path::new(file).parent().expect("a folder");
                 let is_trace = |entry: &std::fs::DirEntry| {
@@ -980,9 +980,15 @@ mod bench {
     }
 
     #[cfg(unix)]
-    testkit::mount!(it_measures_and_leaves_nothing, an_interrupt_leaves_nothing);
+    testkit::mount!(
+        sqlite: it_measures_and_leaves_nothing, an_interrupt_leaves_nothing;
+        postgres: it_measures_and_leaves_nothing, an_interrupt_leaves_nothing
+    );
     #[cfg(not(unix))]
-    testkit::mount!(it_measures_and_leaves_nothing);
+    testkit::mount!(
+        sqlite: it_measures_and_leaves_nothing;
+        postgres: it_measures_and_leaves_nothing
+    );
 }
 
 mod doctor {

@@ -885,6 +885,7 @@ mod stores {
         let database = match fixture.backend {
             Backend::Sqlite => "sqlite",
             Backend::Postgres => "postgres",
+            Backend::MySql => "mysql",
         };
         assert_eq!(stores["items"][0]["database"], database);
         assert_eq!(daemon.get("/healthz", &[]).await.expect(200).body, "ok\n");

@@ -71,15 +71,7 @@ mod schema {
             arguments.extend(["--schema", schema]);
         }
         let script = postroom(&arguments).ok();
-        match fixture.backend {
-            Backend::Sqlite => fixture.sqlite().execute_batch(&script).expect("the script"),
-            Backend::Postgres => fixture
-                .postgres()
-                .await
-                .batch_execute(&script)
-                .await
-                .expect("the script"),
-        }
+        fixture.sql_as_is(&script).await;
         assert!(
             on(&fixture, &["schema", "verify"])
                 .ok()

@@ -777,5 +777,8 @@ mod discovery {
         assert_eq!(fixture.number(&rows).await, 0);
     }
 
-    testkit::mount!(a_query_finds_stores, a_query_cannot_write);
+    testkit::mount!(
+        sqlite: a_query_finds_stores, a_query_cannot_write;
+        postgres: a_query_finds_stores, a_query_cannot_write
+    );
 }

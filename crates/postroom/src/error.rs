@@ -110,12 +110,13 @@ impl Error {
         let Some(code) = self.code() else {
             return false;
         };
-        // SQLSTATE has five characters; classes 22 and 23 are about data and constraints, P0 is what a
-        // trigger raises.
-        if code.len() == 5 {
-            return ["22", "23", "P0"]
+        // SQLSTATE has five characters, and on MySQL a number behind it; classes 22 and 23 are about data
+        // and constraints, P0 and 45 are what a trigger raises.
+        let (state, _) = code.split_once(' ').unwrap_or((code, ""));
+        if state.len() == 5 {
+            return ["22", "23", "P0", "45"]
                 .iter()
-                .any(|class| code.starts_with(class));
+                .any(|class| state.starts_with(class));
         }
         code.parse::<i64>().is_ok_and(|code| {
             [SQLITE_TOO_BIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH].contains(&(code & 0xff))

@@ -229,7 +229,8 @@ impl Inbox {
                 };
                 (arrival, outcome & 1 != 0)
             }
-            Dialect::Sqlite => {
+            Dialect::Sqlite | Dialect::MySql => {
+                let changed = &changed[changed.len().saturating_sub(6)..];
                 let changed =
                     |statement: usize| changed.get(statement).is_some_and(|rows| *rows > 0);
                 let arrival = match (changed(2), changed(3), changed(4)) {

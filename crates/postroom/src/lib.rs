@@ -51,8 +51,8 @@
 //! - At most one done per (source, message id) in the inbox.
 //! - Join counters are exact, and move in the transaction that settles the step.
 
-#[cfg(not(any(feature = "sqlite", feature = "postgres")))]
-compile_error!("postroom needs a database: turn on the feature `sqlite` or `postgres`");
+#[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
+compile_error!("postroom needs a database: turn on the feature `sqlite`, `postgres` or `mysql`");
 
 mod audit;
 mod db;

@@ -2,7 +2,8 @@
 //!
 //! Tables come from numbered migrations that are applied once and never change. Functions and views
 //! are replaced whenever they differ from this library's. Everything happens in one transaction
-//! under a lock, so eight processes that start on an empty database end with one schema.
+//! under a lock, so eight processes that start on an empty database end with one schema. MySQL commits
+//! every statement that makes a table: there a migration is noted before and after, under the lock too.
 
 use std::hash::Hasher;
 
@@ -42,6 +43,11 @@ impl Plan {
                 "",
                 include_str!("sql/sqlite/migrations/versions.sql"),
                 include_str!("sql/sqlite/migrations/record.sql"),
+            ),
+            Dialect::MySql => (
+                include_str!("sql/mysql/migrations/lock.sql"),
+                include_str!("sql/mysql/migrations/versions.sql"),
+                include_str!("sql/mysql/migrations/record.sql"),
             ),
         };
         Ok(Self {
@@ -99,6 +105,10 @@ impl Plan {
     pub(crate) fn relations(&self, dialect: Dialect, names: &Names) -> Vec<String> {
         let mut relations = self.tables(dialect);
         relations.extend(self.indexes(dialect, names));
+        if dialect == Dialect::MySql {
+            // No statement of ours reads a view there, so that nobody else would miss one.
+            relations.extend(self.replaceable().into_iter().map(bare));
+        }
         relations
     }
 
@@ -106,7 +116,7 @@ impl Plan {
     pub(crate) fn tables(&self, dialect: Dialect) -> Vec<String> {
         self.created("CREATE TABLE ")
             .map(|name| match dialect {
-                Dialect::Sqlite => name.trim_matches('"').to_owned(),
+                Dialect::Sqlite | Dialect::MySql => bare(name),
                 Dialect::Postgres => name.to_owned(),
             })
             .collect()
@@ -115,12 +125,15 @@ impl Plan {
     /// The indexes, by name as the catalog knows them.
     pub(crate) fn indexes(&self, dialect: Dialect, names: &Names) -> Vec<String> {
         let schema = names.fill(dialect, &names.outbox, "{schema}");
-        self.created("CREATE INDEX ")
-            .map(|name| match dialect {
-                Dialect::Sqlite => name.trim_matches('"').to_owned(),
-                Dialect::Postgres => format!("{schema}.{name}"),
-            })
-            .collect()
+        match dialect {
+            Dialect::Sqlite => self.created("CREATE INDEX ").map(bare).collect(),
+            // There a table is made together with its indexes.
+            Dialect::MySql => self.created("    INDEX ").map(bare).collect(),
+            Dialect::Postgres => self
+                .created("CREATE INDEX ")
+                .map(|name| format!("{schema}.{name}"))
+                .collect(),
+        }
     }
 
     /// What the migrations make with this statement, by name as SQL writes it.
@@ -216,18 +229,30 @@ impl Plan {
         script
     }
 
-    fn record_line(&self, dialect: Dialect, version: i64, name: &str, checksum: &str) -> String {
-        let parameter = |number: u8| match dialect {
-            Dialect::Postgres => format!("${number}"),
-            Dialect::Sqlite => format!("?{number}"),
+    /// The statement that records a version, filled in. Names and checksums are our own words.
+    pub(crate) fn record_line(
+        &self,
+        dialect: Dialect,
+        version: i64,
+        name: &str,
+        checksum: &str,
+    ) -> String {
+        let sign = match dialect {
+            Dialect::Postgres => '$',
+            Dialect::Sqlite | Dialect::MySql => '?',
         };
         let record = self
             .record_version
-            .replace(&parameter(1), &version.to_string())
-            .replace(&parameter(2), &format!("'{name}'"))
-            .replace(&parameter(3), &format!("'{checksum}'"));
-        format!("{}\n", record)
+            .replace(&format!("{sign}1"), &version.to_string())
+            .replace(&format!("{sign}2"), &format!("'{name}'"))
+            .replace(&format!("{sign}3"), &format!("'{checksum}'"));
+        format!("{record}\n")
     }
+}
+
+/// A name without its quotes.
+fn bare(name: &str) -> String {
+    name.trim_matches(['"', '`']).to_owned()
 }
 
 /// The revision in a checksum of functions.

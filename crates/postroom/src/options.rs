@@ -34,8 +34,8 @@ pub struct Options {
     pub(crate) deploy: bool,
     pub(crate) join_wait_topic: String,
     /// Connections that the stores of a fleet share.
-    #[cfg(feature = "postgres")]
-    pub(crate) budget: Option<Arc<crate::db::postgres::Budget>>,
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) budget: Option<Arc<crate::db::Budget>>,
     pub(crate) propagator: Option<Arc<dyn Propagator>>,
     wrong: Option<Error>,
 }
@@ -51,8 +51,8 @@ pub enum Synchronous {
 }
 
 impl Options {
-    /// Starts from the defaults. The URL is `sqlite:path/to/file.db`, `sqlite::memory:` or
-    /// `postgres://user@host/database`.
+    /// Starts from the defaults. The URL is `sqlite:path/to/file.db`, `sqlite::memory:`,
+    /// `postgres://user@host/database`, or `mysql://user@host/database`, also for MariaDB.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -65,16 +65,16 @@ impl Options {
             keep_done: true,
             deploy: false,
             join_wait_topic: "join.wait".to_owned(),
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
             budget: None,
             propagator: None,
             wrong: None,
         }
     }
 
-    /// The schema that holds the tables, `infra` by default. SQLite has no schemas: there the name
-    /// becomes a prefix of the table names (none by default), so that several modules can share a
-    /// file.
+    /// The schema that holds the tables, `infra` by default. SQLite has no schemas, and on MySQL that is only
+    /// another word for a database: there the name becomes a prefix of the table names (none by default),
+    /// so that several modules can share a file or a database.
     #[must_use]
     pub fn schema(mut self, name: &str) -> Self {
         self.names.schema = self.identifier("schema", name);
@@ -204,7 +204,7 @@ impl Options {
             keep_done,
             deploy,
             join_wait_topic,
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "mysql"))]
                 budget: _,
             propagator,
             wrong,

@@ -37,8 +37,8 @@ pub struct Postroom {
 }
 
 impl Postroom {
-    /// Opens a store with default options: `sqlite:path/to/file.db`, `sqlite::memory:` or
-    /// `postgres://user@host/database`. The schema must exist: see [`Postroom::deploy`].
+    /// Opens a store with default options: `sqlite:path/to/file.db`, `sqlite::memory:`,
+    /// `postgres://user@host/database` or `mysql://user@host/database`. The schema must exist: see [`Postroom::deploy`].
     ///
     /// # Errors
     /// When the URL is not understood and when the database cannot be reached.
@@ -63,13 +63,14 @@ impl Postroom {
     /// file is opened at once.
     pub(crate) fn open_unconnected(options: Options, key: Option<StoreKey>) -> Result<Self, Error> {
         options.check()?;
+        options.names.check_for(dialect_of(&options.url)?)?;
         let identifier = options.store_identifier()?;
         let db = open_database(&options)?;
         let transactions = match db.dialect() {
             // There is one writer, and renewals must get their turn between two transactions.
             Dialect::Sqlite => 1,
             // The other half of the connections is for what handlers do beside their transaction.
-            Dialect::Postgres => (options.connections / 2).max(1),
+            Dialect::Postgres | Dialect::MySql => (options.connections / 2).max(1),
         };
         Ok(Self {
             key,
@@ -153,6 +154,7 @@ impl Postroom {
             match dialect {
                 Dialect::Postgres => include_str!("sql/postgres/migrations/missing.sql"),
                 Dialect::Sqlite => include_str!("sql/sqlite/migrations/missing.sql"),
+                Dialect::MySql => include_str!("sql/mysql/migrations/missing.sql"),
             },
         );
         let relations = plan.relations(dialect, &self.store.names);
@@ -236,21 +238,31 @@ impl Options {
                 let place = crate::db::postgres::place_of(&self.url)?;
                 Ok(format!("{place}#{}", self.names.schema()))
             }
-            _ if self.names.schema.is_some() => Ok(format!("{}#{}", self.url, self.names.schema())),
-            _ => Ok(self.url.clone()),
+            #[cfg(feature = "mysql")]
+            Dialect::MySql => Ok(self.with_schema(crate::db::mysql::place_of(&self.url)?)),
+            _ => Ok(self.with_schema(self.url.clone())),
         }
     }
 
-    /// The same for two stores that would share tables. On SQLite a schema is a part of table names, and
-    /// those know no upper and lower case.
+    /// A place, and where in it a schema is a part of table names: that schema.
+    fn with_schema(&self, place: String) -> String {
+        match self.names.schema {
+            Some(_) => format!("{place}#{}", self.names.schema()),
+            None => place,
+        }
+    }
+
+    /// The same for two stores that would share tables. Where a schema is a part of table names, those know
+    /// no upper and lower case, or may not.
     pub(crate) fn store_identity(&self) -> Result<String, Error> {
-        match dialect_of(&self.url)? {
-            Dialect::Sqlite if self.names.schema.is_some() => Ok(format!(
-                "{}#{}",
-                self.url,
-                self.names.schema().to_ascii_lowercase()
-            )),
-            _ => self.store_identifier(),
+        let identifier = self.store_identifier()?;
+        match (dialect_of(&self.url)?, identifier.rsplit_once('#')) {
+            (Dialect::Sqlite | Dialect::MySql, Some((place, schema)))
+                if self.names.schema.is_some() =>
+            {
+                Ok(format!("{place}#{}", schema.to_ascii_lowercase()))
+            }
+            _ => Ok(identifier),
         }
     }
 }
@@ -259,8 +271,10 @@ fn dialect_of(url: &str) -> Result<Dialect, Error> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Dialect::Sqlite),
         Some("postgres" | "postgresql") => Ok(Dialect::Postgres),
-        _ => Err(ErrorKind::InvalidArgument { param: "url" }
-            .with("expected `sqlite:FILE`, `sqlite::memory:` or `postgres://USER@HOST/DATABASE`")),
+        Some("mysql" | "mariadb") => Ok(Dialect::MySql),
+        _ => Err(ErrorKind::InvalidArgument { param: "url" }.with(
+            "expected `sqlite:FILE`, `sqlite::memory:`, `postgres://USER@HOST/DATABASE` or `mysql://USER@HOST/DATABASE`",
+        )),
     }
 }
 
@@ -270,6 +284,8 @@ fn open_database(options: &Options) -> Result<Box<dyn Database>, Error> {
         Dialect::Sqlite => Ok(Box::new(crate::db::sqlite::Sqlite::open(options)?)),
         #[cfg(feature = "postgres")]
         Dialect::Postgres => Ok(Box::new(crate::db::postgres::Postgres::open(options)?)),
+        #[cfg(feature = "mysql")]
+        Dialect::MySql => Ok(Box::new(crate::db::mysql::MySql::open(options)?)),
         #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
         dialect => Err(ErrorKind::InvalidArgument { param: "url" }.with(format!(
             "postroom was built without the feature `{}`",

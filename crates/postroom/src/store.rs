@@ -564,10 +564,17 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The ids, `None` when there are none: then nothing has to be asked.
+    /// The ids, `None` when there are none: then nothing has to be asked. One that was given twice counts
+    /// once, and whoever wants the same rows locks them in the same order.
     fn ids(&self) -> Option<Value> {
         match &self.ids {
             Value::Uuids(ids) if ids.is_empty() => None,
+            Value::Uuids(ids) => {
+                let mut ids = ids.clone();
+                ids.sort_unstable();
+                ids.dedup();
+                Some(Value::Uuids(ids))
+            }
             Value::Text(None) => None,
             ids => Some(ids.clone()),
         }

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, Recorder};
+use mysql_async::prelude::Queryable;
 use postroom::{
     Backoff, Delivery, Dispatcher, Extract as _, Handler, HandlerError, Inbound, Json, Message,
     Outcome, OwnerToken, Queue, Report, done,
@@ -76,6 +77,7 @@ impl Indiscreet {
         let value = match self.fixture.backend {
             Backend::Sqlite => "?1",
             Backend::Postgres => "$1",
+            Backend::MySql => "?",
         };
         self.fixture
             .fill(&format!("INSERT INTO {{ledger}} VALUES ({value})"))
@@ -100,6 +102,9 @@ impl Indiscreet {
             }
             Backend::Postgres => {
                 tx.postgres().await?.execute(&insert, &[&payload]).await?;
+            }
+            Backend::MySql => {
+                tx.mysql().await?.exec_drop(&insert, (payload,)).await?;
             }
         }
         Ok(())
@@ -179,7 +184,7 @@ impl Cage {
     async fn new(fixture: Fixture) -> Self {
         LazyLock::force(&CAUGHT);
         fixture
-            .sql("CREATE TABLE {ledger} (entry text PRIMARY KEY)")
+            .sql("CREATE TABLE {ledger} (entry varchar(500) PRIMARY KEY)")
             .await;
         // Random letters that no id, time or word can be taken for, not even in part.
         let random = uuid::Uuid::new_v4().into_bytes();

@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use postroom::{List, Message, Options, OwnerToken, Postroom};
+use mysql_async::prelude::Queryable as _;
+use postroom::{Arrival, Inbound, List, Message, Options, OwnerToken, Postroom, State};
 use testkit::{Fixture, eventually};
 
 const LEASE: Duration = Duration::from_secs(3600);
@@ -260,11 +261,113 @@ async fn statistic(fixture: &Fixture, column: &str) -> i64 {
         .await
 }
 
+/// The statement of a claim that picks and locks, for three messages.
+fn pick_three(fixture: &Fixture) -> String {
+    let operations = fixture.options().operations().unwrap();
+    let claim = operations
+        .iter()
+        .find(|operation| operation.name == "outbox claim")
+        .unwrap();
+    let pick = &claim.statements[0];
+    assert_eq!(pick.parameters, [5, 4, 3], "everywhere, from, batch");
+    let pick = pick.sql.replacen('?', "1", 1).replacen('?', "NULL", 1);
+    pick.replacen('?', "3", 1)
+        .replace(" INTO @postroom_chosen", "")
+}
+
+/// An entry of the ready index and a row for each message: nothing beside them is locked, and others get the
+/// rest at once.
+async fn a_claim_of_mysql_locks_what_it_takes_and_nothing_else(fixture: Fixture) {
+    let ids = fixture.enqueue(10).await;
+    let mut connection = fixture.mysql().await;
+    connection
+        .query_drop("SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION")
+        .await
+        .unwrap();
+    connection.query_drop(pick_three(&fixture)).await.unwrap();
+
+    let locked = format!(
+        "SELECT trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {}",
+        connection.id()
+    );
+    assert_eq!(fixture.number(&locked).await, 2 * 3);
+    assert_eq!(fixture.claim(10).await.1, ids[3..]);
+
+    connection.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(fixture.claim(10).await.1, ids[..3]);
+}
+
+async fn a_claim_of_mysql_walks_the_ready_index_without_a_sort(fixture: Fixture) {
+    for messages in [0, 50] {
+        fixture.enqueue(messages).await;
+        let plan = fixture.query_plan(&pick_three(&fixture)).await;
+        assert!(plan.contains("outbox_ready"), "{plan}");
+        assert!(!plan.contains("filesort"), "{plan}");
+    }
+}
+
+async fn names_of_mysql_differ_by_case_and_by_trailing_spaces(fixture: Fixture) {
+    let (outbox, inbox) = (fixture.room.outbox(), fixture.room.inbox());
+    let names = ["name", "Name", "name ", "name  ", "näme", "nàme"];
+    for name in names {
+        let arrival = inbox.enqueue(&Inbound::new(name, name, name, "")).await;
+        assert_eq!(arrival.unwrap().arrival, Arrival::New, "{name:?}");
+        outbox.enqueue(&Message::new(name, "")).await.unwrap();
+    }
+    for name in names {
+        let topic = List::new(State::Ready).topic(name);
+        assert_eq!(outbox.count(&topic).await.unwrap(), 1, "{name:?}");
+        assert_eq!(inbox.get_bare(name).await.unwrap().id.source, name);
+    }
+}
+
+/// Times are the database's, in UTC, whatever a session thinks of time zones.
+async fn the_time_zone_of_mysql_does_not_matter(fixture: Fixture) {
+    let mut connection = fixture.mysql().await;
+    connection
+        .query_drop("SET SESSION time_zone = '+09:00'")
+        .await
+        .unwrap();
+    let before = fixture.clock().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let outbox = fixture.room.outbox();
+    let receipt = outbox
+        .enqueue_in(&mut transaction, &Message::new("a", ""))
+        .await
+        .unwrap();
+    transaction.commit().await.unwrap();
+
+    let id = receipt.work_item_id;
+    let created = fixture.time_of("outbox", "created_at", id).await;
+    assert!((before..=fixture.clock().await).contains(&created));
+    assert_eq!(fixture.claim(1).await.1, [id], "due at once");
+}
+
+/// Every statement that makes a table commits there. What was begun is noted, and goes on where it was.
+async fn a_deployment_on_mysql_that_broke_off_is_run_again(fixture: Fixture) {
+    fixture
+        .sql(
+            "UPDATE {outbox_schema} SET checksum = 'begun' WHERE version IN (4, 5); \
+             DROP TABLE {outbox_audit}; ALTER TABLE {inbox_dead} DROP COLUMN headers",
+        )
+        .await;
+    let error = fixture.room.verify().await.unwrap_err();
+    assert!(error.to_string().contains("migration 4"), "{error}");
+
+    fixture.room.deploy().await.unwrap();
+    fixture.room.verify().await.unwrap();
+}
+
 testkit::mount!(
     sqlite: callers_of_sqlite_that_wait_together_share_a_commit;
     postgres: a_claim_of_fresh_messages_touches_no_index_of_postgres,
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
     done_messages_go_to_the_partition_of_their_day,
-    the_newest_of_a_large_archive_are_listed_without_reading_all_of_it,
+    the_newest_of_a_large_archive_are_listed_without_reading_all_of_it;
+    mysql: a_claim_of_mysql_locks_what_it_takes_and_nothing_else,
+    a_claim_of_mysql_walks_the_ready_index_without_a_sort,
+    names_of_mysql_differ_by_case_and_by_trailing_spaces,
+    the_time_zone_of_mysql_does_not_matter,
+    a_deployment_on_mysql_that_broke_off_is_run_again,
 );

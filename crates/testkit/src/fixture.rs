@@ -4,10 +4,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mysql_async::prelude::Queryable;
 use postroom::{Options, Postroom, Synchronous};
 use tempfile::TempDir;
 
-use crate::postgres;
+use crate::{mysql, postgres};
 
 /// A database that tests run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub enum Backend {
     Sqlite,
     /// A schema of its own in a private PostgreSQL.
     Postgres,
+    /// A database of its own in a private MariaDB.
+    MySql,
 }
 
 /// A store that nobody else uses.
@@ -27,7 +30,7 @@ pub struct Fixture {
     pub backend: Backend,
     /// Its URL.
     pub url: String,
-    /// Its schema; `None` on SQLite.
+    /// Its schema; `None` on SQLite and MySQL.
     pub schema: Option<String>,
     _folder: Option<Arc<TempDir>>,
 }
@@ -63,6 +66,10 @@ impl Fixture {
             Backend::Postgres => {
                 let schema = format!("t_{}", uuid::Uuid::now_v7().simple());
                 (postgres::shared_url().to_owned(), Some(schema), None)
+            }
+            Backend::MySql => {
+                let url = mysql::fresh_database(mysql::shared_url()).await;
+                (url, None, None)
             }
         };
         let room = options(&url, schema.as_deref())
@@ -107,10 +114,12 @@ impl Fixture {
     /// A table's name as SQL must write it.
     #[must_use]
     pub fn table(&self, name: &str) -> String {
-        self.schema.as_ref().map_or_else(
-            || format!("\"{name}\""),
-            |schema| format!("\"{schema}\".\"{name}\""),
-        )
+        match (self.backend, &self.schema) {
+            (Backend::MySql, Some(schema)) => format!("`{schema}_{name}`"),
+            (Backend::MySql, None) => format!("`{name}`"),
+            (_, Some(schema)) => format!("\"{schema}\".\"{name}\""),
+            (_, None) => format!("\"{name}\""),
+        }
     }
 
     /// Runs SQL behind the store's back. `{name}` stands for a table.
@@ -118,16 +127,7 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn sql(&self, sql: &str) {
-        let sql = self.fill(sql);
-        match self.backend {
-            Backend::Sqlite => self.sqlite().execute_batch(&sql).expect("sql"),
-            Backend::Postgres => self
-                .postgres()
-                .await
-                .batch_execute(&sql)
-                .await
-                .expect("sql"),
-        }
+        self.sql_as_is(&self.fill(sql)).await;
     }
 
     /// Runs a script behind the store's back, just as it is.
@@ -138,6 +138,7 @@ impl Fixture {
         match self.backend {
             Backend::Sqlite => self.sqlite().execute_batch(sql).expect("sql"),
             Backend::Postgres => self.postgres().await.batch_execute(sql).await.expect("sql"),
+            Backend::MySql => self.mysql().await.query_drop(sql).await.expect("sql"),
         }
     }
 
@@ -159,6 +160,10 @@ impl Fixture {
                 .await
                 .expect("a number")
                 .get(0),
+            Backend::MySql => {
+                let number = self.mysql().await.query_first(sql).await;
+                number.expect("a number").expect("a row")
+            }
         }
     }
 
@@ -178,6 +183,7 @@ impl Fixture {
         let expired = match self.backend {
             Backend::Sqlite => "locked_until = 1, locked_from = 0",
             Backend::Postgres => "locked_until = 'epoch'",
+            Backend::MySql => "locked_until = 1",
         };
         for queue in ["outbox", "inbox"] {
             self.sql(&format!(
@@ -193,10 +199,9 @@ impl Fixture {
     /// When the database refuses.
     pub async fn skip_backoff(&self) {
         for queue in ["outbox", "inbox"] {
-            self.sql(&match self.backend {
-                Backend::Sqlite => format!("UPDATE {{{queue}}} SET next_attempt_at = created_at"),
-                Backend::Postgres => format!("UPDATE {{{queue}}} SET next_attempt_at = created_at"),
-            })
+            self.sql(&format!(
+                "UPDATE {{{queue}}} SET next_attempt_at = created_at"
+            ))
             .await;
         }
     }
@@ -230,6 +235,16 @@ impl Fixture {
         client
     }
 
+    /// A connection of the test's own.
+    ///
+    /// # Panics
+    /// When MySQL cannot be reached.
+    pub async fn mysql(&self) -> mysql_async::Conn {
+        mysql_async::Conn::from_url(&self.url)
+            .await
+            .expect("connect")
+    }
+
     /// SQL with the names of this store's tables.
     #[must_use]
     pub fn fill(&self, sql: &str) -> String {
@@ -241,7 +256,11 @@ impl Fixture {
             filled.push_str(&self.table(name));
             rest = after;
         }
-        filled + rest
+        filled.push_str(rest);
+        match self.backend {
+            Backend::MySql => filled.replace(" AS bigint)", " AS SIGNED)"),
+            _ => filled,
+        }
     }
 }
 

@@ -4,32 +4,42 @@
 pub mod browser;
 pub mod fixture;
 mod look;
+pub mod mysql;
 pub mod outbox;
 pub mod postgres;
+pub mod server;
 
 pub use fixture::{Backend, Fixture, eventually};
 pub use outbox::{LEASE, micros};
 
-/// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite` and
-/// `postgres`. What only PostgreSQL can show comes last, after `postgres:`.
+/// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite`, `postgres` and
+/// `mysql`. What only one database can show comes last, after its name.
 #[macro_export]
 macro_rules! mount {
-    ($($test:ident),+ $(,)? $(; postgres: $($only:ident),+ $(,)?)?) => {
-        $crate::mount!(sqlite: $($test),+; postgres: $($test),+ $($(, $only)+)?);
+    ($($test:ident),+ $(,)? $(; postgres: $($postgres:ident),+ $(,)?)? $(; mysql: $($mysql:ident),+ $(,)?)?) => {
+        $crate::mount!(
+            sqlite: $($test),+;
+            postgres: $($test),+ $($(, $postgres)+)?;
+            mysql: $($test),+ $($(, $mysql)+)?
+        );
     };
-    (sqlite: $($sqlite:ident),+ $(,)?; postgres: $($postgres:ident),+ $(,)?) => {
-        mod sqlite {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $sqlite() {
-                super::$sqlite($crate::Fixture::new($crate::Backend::Sqlite).await).await;
-            })+
-        }
+    ($(sqlite: $($sqlite:ident),+ $(,)?;)? postgres: $($postgres:ident),+ $(,)? $(; mysql: $($mysql:ident),+ $(,)?)?) => {
+        $(mod sqlite {
+            $crate::mount!(@ Sqlite: $($sqlite),+);
+        })?
 
         mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $postgres() {
-                super::$postgres($crate::Fixture::new($crate::Backend::Postgres).await).await;
-            })+
+            $crate::mount!(@ Postgres: $($postgres),+);
         }
+
+        $(mod mysql {
+            $crate::mount!(@ MySql: $($mysql),+);
+        })?
+    };
+    (@ $backend:ident: $($test:ident),+) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            super::$test($crate::Fixture::new($crate::Backend::$backend).await).await;
+        })+
     };
 }

@@ -3,7 +3,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mysql_async::prelude::Queryable;
+
 use crate::{Backend, Fixture};
+
+/// MySQL's clock, in microseconds since 1970.
+pub(crate) const MYSQL_CLOCK: &str =
+    "SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
 impl Fixture {
     /// The database's clock.
@@ -19,6 +25,7 @@ impl Fixture {
                 Backend::Postgres => {
                     "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
                 }
+                Backend::MySql => MYSQL_CLOCK,
             })
             .await;
         UNIX_EPOCH + Duration::from_micros(micros.unsigned_abs())
@@ -31,7 +38,9 @@ impl Fixture {
     pub async fn age(&self, table: &str, column: &str, by: Duration) {
         let micros = by.as_micros();
         self.sql(&match self.backend {
-            Backend::Sqlite => format!("UPDATE {{{table}}} SET {column} = {column} - {micros}"),
+            Backend::Sqlite | Backend::MySql => {
+                format!("UPDATE {{{table}}} SET {column} = {column} - {micros}")
+            }
             Backend::Postgres => format!(
                 "UPDATE {{{table}}} SET {column} = {column} - {micros} * interval '1 microsecond'"
             ),
@@ -56,6 +65,10 @@ impl Fixture {
                  CREATE TRIGGER {name} BEFORE {operation} ON {{{table}}} \
                  FOR EACH ROW EXECUTE FUNCTION {{{name}}}()"
             ),
+            Backend::MySql => format!(
+                "CREATE TRIGGER {name} BEFORE {operation} ON {{{table}}} \
+                 FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'"
+            ),
         })
         .await;
     }
@@ -67,7 +80,7 @@ impl Fixture {
     pub async fn allow(&self, operation: &str) {
         let name = format!("refuse_{}", operation.to_lowercase());
         self.sql(&match self.backend {
-            Backend::Sqlite => format!("DROP TRIGGER {name}"),
+            Backend::Sqlite | Backend::MySql => format!("DROP TRIGGER {name}"),
             Backend::Postgres => format!("DROP FUNCTION {{{name}}}() CASCADE"),
         })
         .await;
@@ -78,11 +91,15 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn columns(&self, table: &str) -> Vec<String> {
-        self.texts(&match &self.schema {
-            None => format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"),
-            Some(schema) => format!(
+        self.texts(&match (self.backend, &self.schema) {
+            (Backend::Sqlite, _) => format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"),
+            (_, Some(schema)) => format!(
                 "SELECT column_name::text FROM information_schema.columns \
                  WHERE table_schema = '{schema}' AND table_name = '{table}' ORDER BY ordinal_position"
+            ),
+            (_, None) => format!(
+                "SELECT column_name FROM information_schema.columns \
+                 WHERE table_schema = DATABASE() AND table_name = '{table}' ORDER BY ordinal_position"
             ),
         })
         .await
@@ -93,15 +110,20 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn indexes(&self, table: &str) -> Vec<String> {
-        self.texts(&match &self.schema {
-            None => format!(
+        self.texts(&match (self.backend, &self.schema) {
+            (Backend::Sqlite, _) => format!(
                 "SELECT (SELECT group_concat(name, ', ') FROM pragma_index_info(list.name)) \
                  FROM pragma_index_list('{table}') AS list"
             ),
-            Some(schema) => format!(
+            (_, Some(schema)) => format!(
                 "SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) \
                  FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid \
                  WHERE i.indrelid = '\"{schema}\".\"{table}\"'::regclass GROUP BY i.indexrelid"
+            ),
+            (_, None) => format!(
+                "SELECT GROUP_CONCAT(column_name ORDER BY seq_in_index SEPARATOR ', ') \
+                 FROM information_schema.statistics \
+                 WHERE table_schema = DATABASE() AND table_name = '{table}' GROUP BY index_name"
             ),
         })
         .await
@@ -112,11 +134,15 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn references(&self, table: &str) -> Vec<String> {
-        self.texts(&match &self.schema {
-            None => format!("SELECT \"table\" FROM pragma_foreign_key_list('{table}')"),
-            Some(schema) => format!(
+        self.texts(&match (self.backend, &self.schema) {
+            (Backend::Sqlite, _) => format!("SELECT \"table\" FROM pragma_foreign_key_list('{table}')"),
+            (_, Some(schema)) => format!(
                 "SELECT c.relname::text FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.confrelid \
                  WHERE k.contype = 'f' AND k.conrelid = '\"{schema}\".\"{table}\"'::regclass"
+            ),
+            (_, None) => format!(
+                "SELECT referenced_table_name FROM information_schema.referential_constraints \
+                 WHERE constraint_schema = DATABASE() AND table_name = '{table}'"
             ),
         })
         .await
@@ -127,11 +153,14 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn tables(&self) -> Vec<String> {
-        self.texts(&match &self.schema {
-            None => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name".to_owned(),
-            Some(schema) => format!(
+        self.texts(&match (self.backend, &self.schema) {
+            (Backend::Sqlite, _) => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name".to_owned(),
+            (_, Some(schema)) => format!(
                 "SELECT tablename::text FROM pg_tables WHERE schemaname = '{schema}' ORDER BY tablename"
             ),
+            (_, None) => "SELECT table_name FROM information_schema.tables \
+                 WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' ORDER BY table_name"
+                .to_owned(),
         })
         .await
     }
@@ -153,6 +182,7 @@ impl Fixture {
                 let rows = self.postgres().await.query(&sql, &[]).await.expect("sql");
                 rows.iter().map(|row| row.get(0)).collect()
             }
+            Backend::MySql => self.mysql().await.query(sql).await.expect("text"),
         }
     }
 }

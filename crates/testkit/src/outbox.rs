@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use postroom::{Message, OwnerToken, WorkItemId};
 use uuid::Uuid;
 
+use crate::look::MYSQL_CLOCK;
 use crate::{Backend, Fixture};
 
 /// Long enough that no lease of a test expires by accident.
@@ -70,7 +72,7 @@ impl Fixture {
     pub fn literal(&self, id: impl Into<Uuid>) -> String {
         let id: Uuid = id.into();
         match self.backend {
-            Backend::Sqlite => format!("x'{}'", id.simple()),
+            Backend::Sqlite | Backend::MySql => format!("x'{}'", id.simple()),
             Backend::Postgres => format!("'{id}'::uuid"),
         }
     }
@@ -79,7 +81,7 @@ impl Fixture {
     #[must_use]
     pub fn micros(&self, column: &str) -> String {
         match self.backend {
-            Backend::Sqlite => column.to_owned(),
+            Backend::Sqlite | Backend::MySql => column.to_owned(),
             Backend::Postgres => format!("CAST(extract(epoch FROM {column}) * 1000000 AS bigint)"),
         }
     }
@@ -88,7 +90,7 @@ impl Fixture {
     #[must_use]
     pub fn time(&self, micros: i64) -> String {
         match self.backend {
-            Backend::Sqlite => micros.to_string(),
+            Backend::Sqlite | Backend::MySql => micros.to_string(),
             Backend::Postgres => {
                 format!("('epoch'::timestamptz + {micros} * interval '1 microsecond')")
             }
@@ -102,6 +104,7 @@ impl Fixture {
             Backend::Postgres => {
                 "SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
             }
+            Backend::MySql => MYSQL_CLOCK,
         })
         .await
     }
@@ -120,6 +123,7 @@ impl Fixture {
         match self.backend {
             Backend::Sqlite => self.sqlite().execute_batch(&sql).is_err(),
             Backend::Postgres => self.postgres().await.batch_execute(&sql).await.is_err(),
+            Backend::MySql => self.mysql().await.query_drop(sql).await.is_err(),
         }
     }
 
@@ -156,6 +160,13 @@ impl Fixture {
                     .map(|row| row.get::<_, String>(0))
                     .collect::<Vec<_>>()
                     .join("\n")
+            }
+            Backend::MySql => {
+                let mut connection = self.mysql().await;
+                let plan = connection
+                    .query_first(format!("EXPLAIN FORMAT=JSON {query}"))
+                    .await;
+                plan.expect("sql").expect("a plan")
             }
         }
     }

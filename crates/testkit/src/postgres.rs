@@ -1,13 +1,15 @@
 //! A private PostgreSQL: on a free port of 127.0.0.1, in a temporary folder, gone when its owner is.
 
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
+
+pub use crate::server::Durability;
+use crate::server::{free_port, is_root, keep, release, run, wait_until};
 
 /// Where a test run says that its server is.
 pub const URL_VARIABLE: &str = "POSTROOM_TEST_POSTGRES";
@@ -38,15 +40,6 @@ pub fn shared_url() -> &'static str {
     url
 }
 
-/// Whether commits reach the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// As in production: for benchmarks, and for tests that kill the server.
-    On,
-    /// Fast: for everything else.
-    Off,
-}
-
 impl Server {
     /// Starts a server.
     ///
@@ -72,7 +65,7 @@ impl Server {
             .arg(&data))?;
         let port = free_port()?;
         write_settings(&data, port, durability, user.as_deref())?;
-        let keeper = keep(&binaries, &data, user.as_deref(), folder.path())?;
+        let keeper = keep_server(&binaries, &data, user.as_deref(), folder.path())?;
         let url = format!("postgres://postroom@127.0.0.1:{port}/postgres");
         let server = Self {
             keeper,
@@ -157,22 +150,14 @@ impl Server {
                 .status()
                 .is_ok_and(|status| status.success())
         };
-        for _ in 0..1200 {
-            if ready() {
-                return Ok(());
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        let log =
-            std::fs::read_to_string(self.folder.path().join("data/server.log")).unwrap_or_default();
-        bail!("PostgreSQL did not start:\n{log}")
+        let log = self.folder.path().join("data/server.log");
+        wait_until(ready, "PostgreSQL", &log)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let _ = self.keeper.wait();
+        release(&mut self.keeper);
     }
 }
 
@@ -204,8 +189,7 @@ pub fn find() -> Result<PathBuf> {
 
 /// PostgreSQL refuses to run as root: then it runs as the user that Debian's package has made.
 fn server_user() -> Result<Option<String>> {
-    let output = Command::new("id").arg("-u").output().context("id")?;
-    Ok((output.stdout.trim_ascii() == b"0").then(|| "postgres".to_owned()))
+    Ok(is_root()?.then(|| "postgres".to_owned()))
 }
 
 fn as_user(user: Option<&str>, program: &Path) -> Command {
@@ -252,7 +236,7 @@ fn write_settings(
 }
 
 /// Starts the server under a shell that stops it when our end of the pipe closes.
-fn keep(binaries: &Path, data: &Path, user: Option<&str>, folder: &Path) -> Result<Child> {
+fn keep_server(binaries: &Path, data: &Path, user: Option<&str>, folder: &Path) -> Result<Child> {
     let script = r#"
         trap '' INT TERM HUP
         "$1/pg_ctl" -D "$2" -l "$2/server.log" -w -t 60 start >/dev/null 2>&1
@@ -260,35 +244,11 @@ fn keep(binaries: &Path, data: &Path, user: Option<&str>, folder: &Path) -> Resu
         "$1/pg_ctl" -D "$2" -m immediate -w stop >/dev/null 2>&1
         rm -rf "$3"/*
     "#;
-    as_user(user, Path::new("/bin/sh"))
-        .args(["-c", script, "keeper"])
-        .arg(binaries)
-        .arg(data)
-        .arg(folder)
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("starting PostgreSQL")
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("{command:?}"))?;
-    if !output.status.success() {
-        bail!(
-            "{command:?} failed:\n{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(())
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    keep(
+        as_user(user, Path::new("/bin/sh"))
+            .args(["-c", script, "keeper"])
+            .arg(binaries)
+            .arg(data)
+            .arg(folder),
+    )
 }

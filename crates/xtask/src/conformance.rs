@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::run::{Results, root};
+use crate::servers::Database;
 
 /// One line of docs/requirements.txt.
 struct Requirement {
@@ -32,8 +33,8 @@ struct Entry {
     level: String,
     text: String,
     tests: Vec<Shown>,
-    sqlite: Outcome,
-    postgres: Outcome,
+    /// SQLite, PostgreSQL, MariaDB.
+    outcomes: [Outcome; 3],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +64,10 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn build(results: &Results) -> Result<Self> {
         let shown = shown_by_tests()?;
+        let of = |tests: &[Shown], database: Database| {
+            let is_here = results.databases.contains(&database);
+            outcome(results, tests, database.word(), is_here)
+        };
         let mut entries = Vec::new();
         for requirement in requirements()? {
             for id in &requirement.ids {
@@ -72,8 +77,11 @@ impl Table {
                     scope: requirement.scope.clone(),
                     level: requirement.level.clone(),
                     text: requirement.text.clone(),
-                    sqlite: outcome(results, &tests, "sqlite", true),
-                    postgres: outcome(results, &tests, "postgres", results.postgres),
+                    outcomes: [
+                        outcome(results, &tests, "sqlite", true),
+                        of(&tests, Database::Postgres),
+                        of(&tests, Database::MySql),
+                    ],
                     tests,
                 });
             }
@@ -100,13 +108,13 @@ impl Table {
             bail!("no test shows {}", ids(gaps));
         }
         let silent: Vec<&Entry> = core()
-            .filter(|entry| entry.sqlite != Outcome::Passed && entry.postgres != Outcome::Passed)
+            .filter(|entry| !entry.outcomes.contains(&Outcome::Passed))
             .collect();
         if !silent.is_empty() {
             bail!("no test that ran shows {}", ids(silent));
         }
         let failed: Vec<&Entry> = core()
-            .filter(|entry| entry.sqlite == Outcome::Failed || entry.postgres == Outcome::Failed)
+            .filter(|entry| entry.outcomes.contains(&Outcome::Failed))
             .collect();
         if !failed.is_empty() {
             bail!("tests failed for {}", ids(failed));
@@ -120,10 +128,11 @@ impl Table {
         for entry in &self.entries {
             let _ = writeln!(
                 text,
-                "{:<9} sqlite {:<8} postgres {:<8} {}",
+                "{:<9} sqlite {:<8} postgres {:<8} mysql {:<8} {}",
                 entry.id,
-                entry.sqlite.word(),
-                entry.postgres.word(),
+                entry.outcomes[0].word(),
+                entry.outcomes[1].word(),
+                entry.outcomes[2].word(),
                 entry.text
             );
             for test in &entry.tests {
@@ -139,9 +148,9 @@ impl Table {
             "# Conformance\n\nEach requirement, the tests that show it, and how they went. Made by \
              `cargo xtask spec --write` from a real run; the test run fails when it is out of date.\n\n\
              Levels: M must, S should, y may, i informative. “not run” means that the database was not there; \
-             “–” that the requirement does not depend on the database or is shown on the other one. \
+             “–” that the requirement does not depend on the database or is shown on another one. \
              Requirements without a test are not built yet.\n\n\
-             | id | level | requirement | tests | SQLite | PostgreSQL |\n|---|---|---|---|---|---|\n",
+             | id | level | requirement | tests | SQLite | PostgreSQL | MariaDB |\n|---|---|---|---|---|---|---|\n",
         );
         for entry in &self.entries {
             let tests: Vec<String> = entry
@@ -151,13 +160,14 @@ impl Table {
                 .collect();
             let _ = writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {} | {} | {} | {} | {} |",
                 entry.id,
                 entry.level,
                 entry.text.replace('|', "\\|"),
                 tests.join("<br>"),
-                entry.sqlite.word(),
-                entry.postgres.word()
+                entry.outcomes[0].word(),
+                entry.outcomes[1].word(),
+                entry.outcomes[2].word()
             );
         }
         text
@@ -184,7 +194,7 @@ impl Table {
         let failed: Vec<&str> = self
             .entries
             .iter()
-            .filter(|entry| entry.sqlite == Outcome::Failed || entry.postgres == Outcome::Failed)
+            .filter(|entry| entry.outcomes.contains(&Outcome::Failed))
             .map(|entry| entry.id.as_str())
             .collect();
         if !failed.is_empty() {
@@ -201,7 +211,7 @@ impl Table {
         let missing = self
             .entries
             .iter()
-            .any(|entry| entry.postgres == Outcome::NotRun);
+            .any(|entry| entry.outcomes.contains(&Outcome::NotRun));
         let committed = std::fs::read_to_string(committed()).unwrap_or_default();
         if !missing && committed != self.markdown() {
             bail!(
@@ -409,8 +419,7 @@ mod tests {
                 level: "M".to_owned(),
                 text: String::new(),
                 tests: Vec::new(),
-                sqlite: Outcome::Passed,
-                postgres: Outcome::Failed,
+                outcomes: [Outcome::Passed, Outcome::Failed, Outcome::None],
             }],
         };
         let error = table.commit().expect_err("refused").to_string();

@@ -98,7 +98,9 @@ fn spec(last: bool, write: bool) -> Result<()> {
 }
 
 fn bench(rest: &[String]) -> Result<()> {
-    servers::postgres()?;
+    for database in servers::Database::ALL {
+        database.is_here_or_installed();
+    }
     let status = Command::new(run::cargo())
         .args(["build", "--release", "--package", "postroom-cli"])
         .status()?;

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use testkit::postgres::{Durability, Server, URL_VARIABLE};
 
-use crate::servers;
+use crate::servers::Database;
 
 /// What a run said: per target and test, whether it passed.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) tests: BTreeMap<(String, String), bool>,
-    pub(crate) postgres: bool,
+    /// The databases that were there, beside SQLite.
+    pub(crate) databases: Vec<Database>,
     succeeded: bool,
 }
 
@@ -33,30 +33,28 @@ pub(crate) fn tests(selection: &[&str], rest: &[String]) -> Result<Results> {
         .skip(1)
         .cloned()
         .collect();
-    let server = if servers::postgres()? {
-        Some(Server::start(Durability::Off)?)
-    } else {
-        None
-    };
-    match &server {
-        Some(server) => {
-            command.env(URL_VARIABLE, server.url());
-        }
-        None if std::env::var("CI").is_ok_and(|value| value == "true") => bail!(
-            "PostgreSQL is not here and could not be installed: with CI=true its tests must run"
-        ),
-        None => {
-            eprintln!("\nPostgreSQL is not here: its tests are NOT RUN\n");
-            filters.extend(["--skip", "postgres", "--skip", "diesel_async"].map(str::to_owned));
+    let mut results = Results::default();
+    let mut running = Vec::new();
+    for database in Database::ALL {
+        match database.start()? {
+            Some((server, variable, url)) => {
+                command.env(variable, url);
+                running.push(server);
+                results.databases.push(database);
+            }
+            None if std::env::var("CI").is_ok_and(|value| value == "true") => bail!(
+                "{} is not here and could not be installed: with CI=true its tests must run",
+                database.name()
+            ),
+            None => {
+                eprintln!("\n{} is not here: its tests are NOT RUN\n", database.name());
+                filters.extend(["--skip", database.word()].map(str::to_owned));
+            }
         }
     }
     if !filters.is_empty() {
         command.arg("--").args(filters);
     }
-    let mut results = Results {
-        postgres: server.is_some(),
-        ..Results::default()
-    };
     results.succeeded = follow(command, &mut results.tests)?;
     Ok(results)
 }
@@ -129,7 +127,10 @@ impl Results {
     }
 
     pub(crate) fn save(&self) -> Result<()> {
-        let mut text = format!("postgres {}\n", self.postgres);
+        let mut text = String::new();
+        for database in &self.databases {
+            text.push_str(&format!("here {}\n", database.word()));
+        }
         for ((target, name), passed) in &self.tests {
             text.push_str(&format!(
                 "{target} {} {name}\n",
@@ -149,8 +150,11 @@ impl Results {
             ..Self::default()
         };
         for line in text.lines() {
-            if let Some(answer) = line.strip_prefix("postgres ") {
-                results.postgres = answer == "true";
+            if let Some(word) = line.strip_prefix("here ") {
+                let known = Database::ALL.into_iter();
+                results
+                    .databases
+                    .extend(known.filter(|database| database.word() == word));
             } else if let [target, outcome, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] {
                 results
                     .tests

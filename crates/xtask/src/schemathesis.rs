@@ -8,7 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use testkit::postgres::{Durability, Server};
 
-use crate::{run, servers};
+use crate::run;
+use crate::servers::Database;
 
 const TOKEN: &str = "schemathesis-token";
 
@@ -21,7 +22,7 @@ pub(crate) fn check() -> Result<bool> {
     };
     let daemon = build_daemon()?;
     examine(&program, &daemon, "sqlite:postroom.db")?;
-    if servers::postgres()? {
+    if Database::Postgres.is_here_or_installed() {
         let server = Server::start(Durability::Off)?;
         examine(&program, &daemon, server.url())?;
     }

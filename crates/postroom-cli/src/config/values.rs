@@ -331,11 +331,14 @@ fn store_url(value: &DeValue<'_>) -> Result<(), String> {
     let plain = matches!(source, Source::Plain(_));
     let url = source.read()?;
     let url = url.reveal();
-    if !["sqlite:", "postgres:", "postgresql:"]
+    if !["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"]
         .iter()
         .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
     {
-        return Err("expected sqlite:FILE or postgres://USER@HOST/DATABASE".to_owned());
+        return Err(
+            "expected sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
+                .to_owned(),
+        );
     }
     if plain && holds_password(url) {
         return Err(format!(

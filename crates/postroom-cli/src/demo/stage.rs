@@ -51,6 +51,7 @@ impl Stage {
             Dialect::Postgres => {
                 Shop::postgres(&url, schema.as_deref().unwrap_or_default()).await?
             }
+            Dialect::MySql => anyhow::bail!("the demo works on SQLite and PostgreSQL only"),
             _ => Shop::sqlite(&file_of(&url), schema.as_deref())?,
         };
         Ok(Self {

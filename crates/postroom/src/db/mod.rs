@@ -8,15 +8,26 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::sql::{Call, Dialect, Queue, Row, Script, Statement};
 use crate::wake::Wake;
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod budget;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod tls;
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) use budget::{Budget, FAREWELL, Idle};
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(crate) use tls::TlsSettings;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -43,6 +54,14 @@ impl Output {
 
 /// Versions of the schema that were applied, with their checksums.
 pub(crate) type Applied = Vec<(i64, String)>;
+
+/// What was applied, `None` when there is no schema.
+pub(crate) fn unless_missing(applied: Result<Applied, Error>) -> Result<Option<Applied>, Error> {
+    match applied {
+        Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
+        other => other.map(Some),
+    }
+}
 
 /// What wakes whom: the name of a channel, and who sleeps there.
 pub(crate) type Wakes = Vec<(String, Arc<Wake>)>;
@@ -104,6 +123,12 @@ pub(crate) trait Transaction: Send {
     /// The client underneath, when this is PostgreSQL.
     #[cfg(feature = "postgres")]
     fn postgres(&mut self) -> Option<&mut tokio_postgres::Client> {
+        None
+    }
+
+    /// The connection underneath, when this is MySQL.
+    #[cfg(feature = "mysql")]
+    fn mysql(&mut self) -> Option<&mut mysql_async::Conn> {
         None
     }
 

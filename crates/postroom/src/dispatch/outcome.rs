@@ -234,7 +234,15 @@ fn is_infrastructure(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<rusqlite::Error>() {
         return crate::db::sqlite::database_error(error).is_transient();
     }
-    #[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.downcast_ref::<mysql_async::Error>() {
+        return crate::db::mysql::database_error(error).is_transient();
+    }
+    #[cfg(any(
+        feature = "sqlx-mysql",
+        feature = "sqlx-postgres",
+        feature = "sqlx-sqlite"
+    ))]
     if let Some(error) = error.downcast_ref::<sqlx::Error>() {
         use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Tls, WorkerCrashed};
         return matches!(

@@ -13,7 +13,7 @@ use crate::tx::Executor;
 
 /// A handler's transaction. Everything that takes a caller's transaction takes it too
 /// (`room.outbox().enqueue_in(&mut tx, …)`); your own statements go through [`Tx::execute`],
-/// [`Tx::postgres`] or [`Tx::sqlite`].
+/// [`Tx::postgres`], [`Tx::mysql`] or [`Tx::sqlite`].
 ///
 /// It begins with the first statement, so that slow work before it holds no lock. Do not commit or roll
 /// back yourself: success commits, anything else rolls back. SQLite has one writer at a time: between the
@@ -71,8 +71,8 @@ impl Tx {
         Self { delivery }
     }
 
-    /// Runs one statement of yours and says how many rows it changed. Parameters are `$1` on PostgreSQL and
-    /// `?1` on SQLite.
+    /// Runs one statement of yours and says how many rows it changed. Parameters are `$1` on PostgreSQL, `?1` on
+    /// SQLite and `?` on MySQL.
     ///
     /// # Errors
     /// When the database refuses, and when the transaction is over.
@@ -106,6 +106,33 @@ impl Tx {
             _ => None,
         })
         .map_err(|_| not_on("PostgreSQL"))
+    }
+
+    /// The connection underneath, for queries of your own. It is not used for anything else afterwards.
+    /// A statement that makes or changes a table commits on MySQL, and what was done before it with it.
+    ///
+    /// ```no_run
+    /// # async fn example(mut tx: postroom::Tx) -> Result<(), postroom::HandlerError> {
+    /// use mysql_async::prelude::Queryable;
+    ///
+    /// let mut connection = tx.mysql().await?;
+    /// let balance: Option<i64> = connection.query_first("SELECT balance FROM accounts WHERE id = 7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the store is not on MySQL, when no connection can be had, and when the transaction is over.
+    #[cfg(feature = "mysql")]
+    pub async fn mysql(
+        &mut self,
+    ) -> Result<impl std::ops::DerefMut<Target = mysql_async::Conn> + '_, Error> {
+        let slot = self.open().await?;
+        tokio::sync::MutexGuard::try_map(slot, |slot| match slot {
+            Slot::Open(open) => open.transaction.mysql(),
+            _ => None,
+        })
+        .map_err(|_| not_on("MySQL"))
     }
 
     /// Runs `work` on the connection underneath, away from the async threads.

@@ -80,13 +80,15 @@ impl Modules {
     }
 }
 
-/// On SQLite a schema is a part of table names, and those know no upper and lower case.
+/// On SQLite and MySQL a schema is a part of table names, and those know no upper and lower case, or may not.
 fn same_store(one: &Postroom, other: &Postroom) -> bool {
     let key = |room: &Postroom| {
         let store = room.outbox().store;
         let schema = store.names.schema();
         match (room.dialect(), room.identifier().strip_suffix(schema)) {
-            (Dialect::Sqlite, Some(place)) => format!("{place}{}", schema.to_ascii_lowercase()),
+            (Dialect::Sqlite | Dialect::MySql, Some(place)) => {
+                format!("{place}{}", schema.to_ascii_lowercase())
+            }
             _ => room.identifier().to_owned(),
         }
     };

@@ -35,8 +35,8 @@ pub(super) struct Inner {
     pub(super) looking: Mutex<()>,
     at_once: usize,
     strategy: Arc<MakeStrategy>,
-    #[cfg(feature = "postgres")]
-    budget: Arc<crate::db::postgres::Budget>,
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    budget: Arc<crate::db::Budget>,
     again: OnceLock<AbortOnDrop>,
 }
 
@@ -71,8 +71,8 @@ impl Fleet {
                 looking: Mutex::default(),
                 at_once: builder.at_once,
                 strategy: builder.strategy,
-                #[cfg(feature = "postgres")]
-                budget: crate::db::postgres::Budget::new(builder.connections),
+                #[cfg(any(feature = "postgres", feature = "mysql"))]
+                budget: crate::db::Budget::new(builder.connections),
                 again: OnceLock::new(),
             }),
         };
@@ -177,7 +177,7 @@ impl Fleet {
 impl Inner {
     /// The options of a store, with its share of the connections.
     pub(super) fn equip(&self, options: Options) -> Options {
-        #[cfg(feature = "postgres")]
+        #[cfg(any(feature = "postgres", feature = "mysql"))]
         {
             let share = self.budget.share();
             let mut options = options;
@@ -185,7 +185,7 @@ impl Inner {
             options.budget = Some(share);
             options
         }
-        #[cfg(not(feature = "postgres"))]
+        #[cfg(not(any(feature = "postgres", feature = "mysql")))]
         options
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::sql::{Dialect, Identifier, Names, Part, Script, postgres, sqlite};
+use crate::sql::{Dialect, Identifier, Names, Part, Script, mysql, postgres, sqlite};
 
 /// The scripts of a store.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Catalog {
     pub(crate) enqueue_many: Option<Arc<Script>>,
     /// PostgreSQL only: messages and their memberships in one statement.
     pub(crate) enqueue_joined: Option<Arc<Script>>,
-    /// SQLite only: one membership, after its message.
+    /// Not on PostgreSQL: one membership, after its message.
     pub(crate) enqueue_member: Option<Arc<Script>>,
     pub(crate) enqueue_wait: Arc<Script>,
     pub(crate) enqueue_once: Arc<Script>,
@@ -55,7 +55,7 @@ pub(crate) struct QueueSql {
     pub(crate) announce: Option<Arc<Script>>,
     /// PostgreSQL only: an ack and what follows from it in one statement.
     pub(crate) ack_and_enqueue: Option<Arc<Script>>,
-    /// SQLite only: stops a transaction that has lost its lease.
+    /// Not on PostgreSQL: stops a transaction that has lost its lease.
     pub(crate) held: Option<Arc<Script>>,
     pub(crate) reap: Arc<Script>,
     pub(crate) replay: Arc<Script>,
@@ -241,8 +241,9 @@ impl QueueSql {
 
 /// The statements of one work-queue operation, for people who work a queue from another language.
 ///
-/// On PostgreSQL that is a call of one of the deployed functions; on SQLite one statement or several,
-/// to be run in one transaction that began with `BEGIN IMMEDIATE`.
+/// On PostgreSQL that is a call of one of the deployed functions; on SQLite one statement or several, to be
+/// run in one transaction that began with `BEGIN IMMEDIATE`; on MySQL the same in one transaction under
+/// READ COMMITTED.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
@@ -300,6 +301,88 @@ impl OperationStatement {
         }
     }
 }
+
+/// The files of a dialect: those that every dialect has, each under its own name, and what is particular.
+macro_rules! files_with {
+    ($($particular:ident: $value:expr),+ $(,)?) => {
+        Files {
+            enqueue: include_str!("enqueue.sql"),
+            enqueue_wait: include_str!("enqueue_wait.sql"),
+            enqueue_once: include_str!("enqueue_once.sql"),
+            forget_keys: include_str!("forget_keys.sql"),
+            claim: include_str!("claim.sql"),
+            ack: include_str!("ack.sql"),
+            abandon: include_str!("abandon.sql"),
+            fail: include_str!("fail.sql"),
+            renew: include_str!("renew.sql"),
+            release: include_str!("release.sql"),
+            reap: include_str!("reap.sql"),
+            replay: include_str!("replay.sql"),
+            purge: include_str!("purge.sql"),
+            cleanup: include_str!("cleanup.sql"),
+            maintain: include_str!("maintain.sql"),
+            get: include_str!("get.sql"),
+            list: include_str!("list.sql"),
+            list_count: include_str!("list_count.sql"),
+            match_dead: include_str!("match_dead.sql"),
+            count_dead: include_str!("count_dead.sql"),
+            count: include_str!("count.sql"),
+            inbox_count: include_str!("inbox_count.sql"),
+            stats: include_str!("stats.sql"),
+            topics: include_str!("topics.sql"),
+            unattended: include_str!("unattended.sql"),
+            overdue_leases: include_str!("overdue_leases.sql"),
+            inbox_already_processed: include_str!("inbox_already_processed.sql"),
+            inbox_enqueue: include_str!("inbox_enqueue.sql"),
+            inbox_mark: include_str!("inbox_mark.sql"),
+            inbox_get: include_str!("inbox_get.sql"),
+            inbox_forget: include_str!("inbox_forget.sql"),
+            join_start: include_str!("join_start.sql"),
+            join_attach: include_str!("join_attach.sql"),
+            join_report: include_str!("join_report.sql"),
+            join_reconcile: include_str!("join_reconcile.sql"),
+            join_cancel: include_str!("join_cancel.sql"),
+            join_get: include_str!("join_get.sql"),
+            join_list: include_str!("join_list.sql"),
+            join_recent: include_str!("join_recent.sql"),
+            join_members: include_str!("join_members.sql"),
+            join_cleanup: include_str!("join_cleanup.sql"),
+            audit_record: include_str!("audit_record.sql"),
+            audit_list: include_str!("audit_list.sql"),
+            audit_cleanup: include_str!("audit_cleanup.sql"),
+            clock: include_str!("clock.sql"),
+            totals: include_str!("totals.sql"),
+            invalid_indexes: include_str!("invalid_indexes.sql"),
+            migrations: &[
+                (1, "outbox", include_str!("migrations/0001_outbox.sql")),
+                (2, "inbox", include_str!("migrations/0002_inbox.sql")),
+                (3, "joins", include_str!("migrations/0003_joins.sql")),
+                (4, "headers", include_str!("migrations/0004_headers.sql")),
+                (
+                    5,
+                    "operations",
+                    include_str!("migrations/0005_operations.sql"),
+                ),
+            ],
+            $($particular: $value),+
+        }
+    };
+}
+pub(super) use files_with;
+
+/// What a message takes along from one table to another.
+pub(super) const OUTBOX_COLUMNS: &str = "id, message_id, created_at, due_time, last_attempt_at, attempt_count, deferral_count, \
+     delivery_count, topic, correlation_id, last_error, payload, headers";
+pub(super) const INBOX_COLUMNS: &str = "id, source, message_id, created_at, due_time, last_attempt_at, attempt_count, \
+     deferral_count, delivery_count, topic, correlation_id, last_error, payload, headers";
+
+/// The columns of a message in the order in which `message.rs` reads them, where a queue is `q`.
+pub(super) const OUTBOX_RETURNED: &str = "q.id, q.message_id, q.topic, q.payload, q.headers, q.correlation_id, q.created_at, \
+     q.due_time, q.next_attempt_at, q.locked_until, q.owner_token, q.attempt_count, q.deferral_count, \
+     q.delivery_count, q.last_attempt_at, q.last_error";
+pub(super) const INBOX_RETURNED: &str = "q.id, q.source, q.message_id, q.topic, q.payload, q.headers, q.correlation_id, \
+     q.created_at, q.due_time, q.next_attempt_at, q.locked_until, q.owner_token, q.attempt_count, q.deferral_count, \
+     q.delivery_count, q.last_attempt_at, q.last_error, seen.hash, seen.first_seen, seen.last_seen";
 
 /// The .sql files of one dialect.
 pub(crate) struct Files {
@@ -394,6 +477,7 @@ pub(crate) fn files(dialect: Dialect) -> &'static Files {
     match dialect {
         Dialect::Postgres => &postgres::FILES,
         Dialect::Sqlite => &sqlite::FILES,
+        Dialect::MySql => &mysql::FILES,
     }
 }
 
@@ -496,7 +580,7 @@ pub(crate) fn migrations(
     dialect: Dialect,
     names: &Names,
 ) -> Result<(Vec<Migration>, String), Error> {
-    names.check()?;
+    names.check_for(dialect)?;
     let files = files(dialect);
     let migrations = files
         .migrations

@@ -1,4 +1,4 @@
-//! Arrays as JSON text, for SQLite.
+//! Arrays as JSON text, for databases that have none.
 
 use crate::sql::Value;
 

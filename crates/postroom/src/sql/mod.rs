@@ -1,5 +1,5 @@
 //! What is said to a database: values, statements, and the .sql files of each dialect.
-//! SQL text lives in `sqlite/` and `postgres/`, under the same file names; this module fills in the
+//! SQL text lives in `sqlite/`, `postgres/` and `mysql/`, under the same file names; this module fills in the
 //! table names once, when a store is opened. Nothing here talks to a database.
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
     feature = "sqlite",
     feature = "sqlx-sqlite",
     feature = "diesel-sqlite",
+    feature = "mysql",
     feature = "sea-orm"
 ))]
 mod json;
@@ -19,6 +20,7 @@ mod names;
 mod script;
 
 mod catalog;
+mod mysql;
 mod postgres;
 mod sqlite;
 
@@ -30,11 +32,12 @@ pub use catalog::{Operation, OperationStatement, Queue};
     feature = "sqlite",
     feature = "sqlx-sqlite",
     feature = "diesel-sqlite",
+    feature = "mysql",
     feature = "sea-orm"
 ))]
 pub(crate) use json::as_json;
 pub(crate) use names::{Identifier, Names};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) use script::statements;
 pub(crate) use script::{Call, Part, Script};
 
@@ -46,6 +49,8 @@ pub enum Dialect {
     Sqlite,
     /// PostgreSQL 13 or later.
     Postgres,
+    /// MySQL 8.0.21 or later, MariaDB 10.6 or later.
+    MySql,
 }
 
 impl Dialect {
@@ -55,6 +60,7 @@ impl Dialect {
         match self {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
+            Self::MySql => "mysql",
         }
     }
 }
@@ -62,7 +68,7 @@ impl Dialect {
 /// One SQL statement with its parameters, ready for any client library.
 ///
 /// PostgreSQL statements number their parameters `$1`, SQLite's `?1`; both start at 1 and leave no
-/// gap.
+/// gap. MySQL's are `?`, one for each value.
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// The text.
@@ -73,8 +79,8 @@ pub struct Statement {
 
 /// A parameter, or a column of a row. Times are integers: microseconds since 1970, UTC.
 ///
-/// SQLite has no arrays and no UUIDs: there an array is JSON text (UUIDs and bytes as lower-case
-/// hexadecimal), and a UUID is a BLOB of 16 bytes.
+/// SQLite and MySQL have no arrays and no UUIDs: there an array is JSON text (UUIDs and bytes as
+/// lower-case hexadecimal), and a UUID is 16 bytes.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -219,6 +225,10 @@ impl Row {
     pub(crate) fn optional_text(&mut self) -> Result<Option<String>, Error> {
         match self.0.next() {
             Some(Value::Text(value)) => Ok(value),
+            // MySQL keeps names as bytes, so that it compares them exactly.
+            Some(Value::Bytes(Some(bytes))) => {
+                String::from_utf8(bytes).map(Some).map_err(|_| unexpected())
+            }
             Some(value) if value.is_null() => Ok(None),
             _ => Err(unexpected()),
         }
@@ -236,7 +246,7 @@ impl Row {
         self.optional_uuid()?.ok_or_else(unexpected)
     }
 
-    /// One identifier or several: PostgreSQL gives an array where SQLite gives rows.
+    /// One identifier or several: PostgreSQL gives an array where others give rows.
     pub(crate) fn uuids(&mut self) -> Result<Vec<Uuid>, Error> {
         if let Some(Value::Uuids(_)) = self.0.as_slice().first() {
             let Some(Value::Uuids(ids)) = self.0.next() else {

@@ -57,10 +57,34 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The schema in use: `infra` by default where the database has schemas. SQLite has none: there
-    /// a schema that was asked for becomes a prefix of the table names.
+    /// The schema in use: `infra` by default where the database has schemas. SQLite and MySQL have none:
+    /// there a schema that was asked for becomes a prefix of the table names.
     pub(crate) fn schema(&self) -> &str {
         self.schema.as_ref().map_or("infra", |schema| &schema.0)
+    }
+
+    /// Refuses names that a database cannot hold: MySQL's have 64 characters at most, schema and suffix
+    /// included.
+    pub(crate) fn check_for(&self, dialect: Dialect) -> Result<(), Error> {
+        const LONGEST: usize = 64;
+        let prefix = self.schema.as_ref().map_or(0, |schema| schema.0.len() + 1);
+        let longest_of_each = [
+            (&self.outbox, "_audit_subject"),
+            (&self.inbox, "_dead_topic"),
+            (&self.join, "_grouping_key"),
+            (&self.join_member, "_join"),
+        ];
+        for (base, suffix) in longest_of_each {
+            let length = prefix + base.0.len() + suffix.len();
+            if dialect == Dialect::MySql && length > LONGEST {
+                return Err(ErrorKind::OutOfRange { param: "schema" }.with(format!(
+                    "on MySQL the schema is a part of table names: with `{}{suffix}` it makes {length} characters, at \
+                     most {LONGEST} are allowed",
+                    base.0
+                )));
+            }
+        }
+        self.check()
     }
 
     /// Refuses names that would make two tables one.
@@ -135,7 +159,7 @@ impl Names {
 
     fn resolve(&self, dialect: Dialect, queue: &Identifier, placeholder: &str) -> Option<String> {
         if placeholder == "schema" {
-            return Some(quoted(self.schema()));
+            return Some(quoted(dialect, self.schema()));
         }
         let (form, name) = placeholder.split_once(' ').unwrap_or(("", placeholder));
         let (base, suffix) = name.split_once('+').unwrap_or((name, ""));
@@ -148,23 +172,30 @@ impl Names {
             _ => return None,
         };
         let table = match (dialect, &self.schema) {
-            (Dialect::Sqlite, Some(prefix)) => format!("{}_{}{suffix}", prefix.0, base.0),
+            (Dialect::Sqlite | Dialect::MySql, Some(prefix)) => {
+                format!("{}_{}{suffix}", prefix.0, base.0)
+            }
             _ => format!("{}{suffix}", base.0),
         };
         match (form, dialect) {
             ("plain", _) => Some(table),
-            ("name", _) | ("", Dialect::Sqlite) => Some(quoted(&table)),
-            ("", Dialect::Postgres) => {
-                Some(format!("{}.{}", quoted(self.schema()), quoted(&table)))
-            }
+            ("name", _) | ("", Dialect::Sqlite | Dialect::MySql) => Some(quoted(dialect, &table)),
+            ("", Dialect::Postgres) => Some(format!(
+                "{}.{}",
+                quoted(dialect, self.schema()),
+                quoted(dialect, &table)
+            )),
             _ => None,
         }
     }
 }
 
 /// Quotes an identifier. The allow-list has made sure that it holds no quote.
-fn quoted(name: &str) -> String {
-    format!("\"{name}\"")
+fn quoted(dialect: Dialect, name: &str) -> String {
+    match dialect {
+        Dialect::Postgres | Dialect::Sqlite => format!("\"{name}\""),
+        Dialect::MySql => format!("`{name}`"),
+    }
 }
 
 #[cfg(test)]
@@ -187,6 +218,10 @@ mod tests {
         assert_eq!(
             names.fill(Dialect::Sqlite, &names.inbox, text),
             r#""shop_outbox" "shop_inbox_done" "shop_outbox_join_x" shop_inbox "shop" {other} {"#
+        );
+        assert_eq!(
+            names.fill(Dialect::MySql, &names.inbox, text),
+            "`shop_outbox` `shop_inbox_done` `shop_outbox_join_x` shop_inbox `shop` {other} {"
         );
     }
 
@@ -233,9 +268,11 @@ mod tests {
         #[test]
         fn whatever_passes_is_one_plain_word(name in "\\PC{0,60}") {
             if let Ok(identifier) = Identifier::parse("schema", &name) {
-                let filled = quoted(&identifier.0);
-                prop_assert!(filled[1..filled.len() - 1].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
-                prop_assert_eq!(filled.matches('"').count(), 2);
+                for (dialect, quote) in [(Dialect::Postgres, '"'), (Dialect::Sqlite, '"'), (Dialect::MySql, '`')] {
+                    let filled = quoted(dialect, &identifier.0);
+                    prop_assert!(filled[1..filled.len() - 1].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
+                    prop_assert_eq!(filled.matches(quote).count(), 2);
+                }
             }
         }
     }

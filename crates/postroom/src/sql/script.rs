@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::sql::{Dialect, Statement, Value};
 
-/// One operation: a single statement on PostgreSQL, one or more on SQLite. All statements of a script
+/// One operation: a single statement on PostgreSQL, one or more elsewhere. All statements of a script
 /// run in one transaction.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -16,7 +16,7 @@ pub(crate) struct Script {
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) sql: Arc<str>,
-    /// Which of the call's values are the statement's `?1`, `?2`, …
+    /// Which of the call's values are the statement's `?1`, `?2`, …, or on MySQL its `?`, one by one.
     pub(crate) values: Vec<usize>,
     /// Run only if the last statement without this mark changed a row.
     pub(crate) if_changed: bool,
@@ -41,7 +41,8 @@ impl Script {
                 values: Vec::new(),
                 if_changed: false,
             }],
-            Dialect::Sqlite => statements(text).map(part).collect(),
+            Dialect::Sqlite => statements(text).map(renumbered).collect(),
+            Dialect::MySql => statements(text).map(unnumbered).collect(),
         };
         Arc::new(Self { parts })
     }
@@ -134,7 +135,27 @@ pub(crate) fn statements(text: &str) -> impl Iterator<Item = &str> {
 
 /// Renumbers `?3, ?7` to `?1, ?2` and remembers where the values come from, because most clients want
 /// exactly the parameters that a statement uses.
-fn part(text: &str) -> Part {
+fn renumbered(text: &str) -> Part {
+    part(text, |values, index| {
+        let known = values.iter().position(|&known| known == index);
+        let position = known.unwrap_or_else(|| {
+            values.push(index);
+            values.len() - 1
+        });
+        (position + 1).to_string()
+    })
+}
+
+/// Turns `?3, ?7` into `?, ?` and remembers where the values come from: each takes the next.
+fn unnumbered(text: &str) -> Part {
+    part(text, |values, index| {
+        values.push(index);
+        String::new()
+    })
+}
+
+/// Takes a statement apart. `number` notes a value, and says what follows its question mark.
+fn part(text: &str, number: fn(&mut Vec<usize>, usize) -> String) -> Part {
     let if_changed = text.contains("-- if-changed");
     let text = without_comments(text);
     let mut sql = String::with_capacity(text.len());
@@ -144,16 +165,8 @@ fn part(text: &str) -> Part {
         sql.push_str(&rest[..=start]);
         rest = &rest[start + 1..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        if let Ok(number) = rest[..digits].parse::<usize>() {
-            let index = number - 1;
-            let position = values
-                .iter()
-                .position(|&known| known == index)
-                .unwrap_or_else(|| {
-                    values.push(index);
-                    values.len() - 1
-                });
-            sql.push_str(&(position + 1).to_string());
+        if let Ok(parameter) = rest[..digits].parse::<usize>() {
+            sql.push_str(&number(&mut values, parameter - 1));
         }
         rest = &rest[digits..];
     }
@@ -188,5 +201,12 @@ mod tests {
         assert_eq!(&*script.parts[0].sql, "UPDATE a SET b = ?1, c = ?2, d = ?1");
         assert_eq!(script.parts[0].values, [2, 6]);
         assert!(script.parts[1].if_changed);
+    }
+
+    #[test]
+    fn mysql_takes_a_value_for_each_question_mark() {
+        let script = Script::parse(Dialect::MySql, "UPDATE a SET b = ?3, c = ?7, d = ?3");
+        assert_eq!(&*script.parts[0].sql, "UPDATE a SET b = ?, c = ?, d = ?");
+        assert_eq!(script.parts[0].values, [2, 6, 2]);
     }
 }

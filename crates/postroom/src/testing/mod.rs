@@ -128,6 +128,7 @@ impl TestRoom {
         let text = match self.dialect() {
             Dialect::Postgres => include_str!("../sql/postgres/advance.sql"),
             Dialect::Sqlite => include_str!("../sql/sqlite/advance.sql"),
+            Dialect::MySql => include_str!("../sql/mysql/advance.sql"),
         };
         let call = self.script(Queue::Outbox, text).call(vec![micros.into()]);
         self.store.run("advance", "store", vec![call]).await?;
@@ -266,6 +267,7 @@ impl TestRoom {
         let text = match self.dialect() {
             Dialect::Postgres => include_str!("../sql/postgres/next_ready.sql"),
             Dialect::Sqlite => include_str!("../sql/sqlite/next_ready.sql"),
+            Dialect::MySql => include_str!("../sql/mysql/next_ready.sql"),
         };
         let mut next = None;
         for (queue, _) in dispatcher.queues() {

@@ -6,6 +6,8 @@
 //! | `sqlite` | `rusqlite::{Transaction, Savepoint, Connection}` | `rusqlite::Error::ToSqlConversionFailure` |
 //! | `postgres` | `tokio_postgres::{Transaction, Client}`, `deadpool_postgres::Transaction` | [`Error`] itself |
 //! | `sqlx-postgres` | `sqlx::Transaction<'_, Postgres>`, `sqlx::PgConnection` | `sqlx::Error::Encode` |
+//! | `mysql` | `mysql_async::{Transaction, Conn}` | `mysql_async::Error::Other` |
+//! | `sqlx-mysql` | `sqlx::Transaction<'_, MySql>`, `sqlx::MySqlConnection` | `sqlx::Error::Encode` |
 //! | `sqlx-sqlite` | `sqlx::Transaction<'_, Sqlite>`, `sqlx::SqliteConnection` | `sqlx::Error::Encode` |
 //! | `diesel-postgres` | `diesel::PgConnection` | `diesel::result::Error::QueryBuilderError` |
 //! | `diesel-sqlite` | `diesel::SqliteConnection` | `diesel::result::Error::QueryBuilderError` |
@@ -34,12 +36,20 @@ mod diesel_async;
 mod diesel_postgres;
 #[cfg(feature = "diesel-sqlite")]
 mod diesel_sqlite;
+#[cfg(feature = "mysql")]
+mod mysql_async;
 #[cfg(feature = "sqlite")]
 mod rusqlite;
 #[cfg(feature = "sea-orm")]
 mod sea_orm;
-#[cfg(any(feature = "sqlx-postgres", feature = "sqlx-sqlite"))]
+#[cfg(any(
+    feature = "sqlx-mysql",
+    feature = "sqlx-postgres",
+    feature = "sqlx-sqlite"
+))]
 mod sqlx;
+#[cfg(feature = "sqlx-mysql")]
+mod sqlx_mysql;
 #[cfg(feature = "sqlx-postgres")]
 mod sqlx_postgres;
 #[cfg(feature = "sqlx-sqlite")]
@@ -51,7 +61,8 @@ mod tokio_postgres;
 ///
 /// Implement it for a client library of your own: run one statement, say how many rows it changed. No
 /// row is ever decoded. The number is what the server reports for the command, which for a `SELECT`
-/// is the number of rows that it returned.
+/// is the number of rows that it returned; MySQL's statements do not depend on it. A statement without
+/// values may be one that MySQL does not prepare: send it as text there.
 pub trait Executor {
     /// The client's own error, so that `?` works in the caller's code. It must be able to carry ours.
     type Error: From<Error>;
@@ -78,8 +89,8 @@ pub(crate) async fn run_in<E: Executor>(
             ))
             .into());
     }
-    // A failed statement leaves nothing in a transaction of PostgreSQL. In one of SQLite it leaves
-    // what the statements before it have written, and the caller may commit all the same.
+    // A failed statement leaves nothing in a transaction of PostgreSQL. In any other it leaves what the
+    // statements before it have written, and the caller may commit all the same.
     let several = calls.len() > 1 || calls.iter().any(|call| call.script.parts.len() > 1);
     if dialect == Dialect::Postgres || !several {
         return run_each(tx, calls).await;
@@ -87,14 +98,18 @@ pub(crate) async fn run_in<E: Executor>(
     tx.execute(control("SAVEPOINT postroom")).await?;
     match run_each(tx, calls).await {
         Ok(changed) => {
-            tx.execute(control("RELEASE postroom")).await?;
+            tx.execute(control("RELEASE SAVEPOINT postroom")).await?;
             Ok(changed)
         }
         // The first error tells what happened. A savepoint that is gone by then went with all else:
-        // SQLite undoes the whole transaction on some errors, such as a full disk.
+        // SQLite undoes the whole transaction on some errors, such as a full disk, MySQL on a deadlock.
         Err(error) => {
-            if tx.execute(control("ROLLBACK TO postroom")).await.is_ok() {
-                let _ = tx.execute(control("RELEASE postroom")).await;
+            if tx
+                .execute(control("ROLLBACK TO SAVEPOINT postroom"))
+                .await
+                .is_ok()
+            {
+                let _ = tx.execute(control("RELEASE SAVEPOINT postroom")).await;
             }
             Err(error)
         }

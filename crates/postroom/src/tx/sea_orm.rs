@@ -1,4 +1,4 @@
-//! SeaORM: `DatabaseTransaction`, on PostgreSQL or SQLite as its connection is.
+//! SeaORM: `DatabaseTransaction`, on PostgreSQL, SQLite or MySQL as its connection is.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ impl Executor for DatabaseTransaction {
     fn dialect(&self) -> Dialect {
         match self.get_database_backend() {
             DbBackend::Sqlite => Dialect::Sqlite,
+            DbBackend::MySql => Dialect::MySql,
             _ => Dialect::Postgres,
         }
     }
@@ -23,13 +24,20 @@ impl Executor for DatabaseTransaction {
         let backend = self.get_database_backend();
         let encode = match backend {
             DbBackend::Postgres => postgres_value,
-            DbBackend::Sqlite => sqlite_value,
+            DbBackend::Sqlite | DbBackend::MySql => value_of_bytes,
             _ => {
                 return Err(ErrorKind::InvalidArgument { param: "tx" }
-                    .with("neither PostgreSQL nor SQLite")
+                    .with("neither PostgreSQL nor SQLite nor MySQL")
                     .into());
             }
         };
+        // Some statements cannot be prepared on MySQL, SAVEPOINT among them. None of them has values.
+        if statement.values.is_empty() {
+            return Ok(self
+                .execute_unprepared(&statement.sql)
+                .await?
+                .rows_affected());
+        }
         let values = statement.values.into_iter().map(encode);
         let statement = sea_orm::Statement::from_sql_and_values(backend, &*statement.sql, values);
         Ok(self.execute_raw(statement).await?.rows_affected())
@@ -63,7 +71,8 @@ fn array<T>(
     format!("{{{}}}", elements.join(",")).into()
 }
 
-fn sqlite_value(value: Value) -> sea_query::Value {
+/// Where there are no UUIDs and no arrays.
+fn value_of_bytes(value: Value) -> sea_query::Value {
     match value {
         Value::Int(value) => value.into(),
         Value::Text(value) => value.into(),

@@ -1,21 +1,12 @@
 //! sqlx on PostgreSQL: `Transaction<'_, Postgres>` and `PgConnection`.
 
-use sqlx::{AssertSqlSafe, PgConnection, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use crate::sql::{Dialect, Statement, Value};
 use crate::tx::Executor;
+use crate::tx::sqlx::transaction_of;
 
-impl Executor for Transaction<'_, Postgres> {
-    type Error = sqlx::Error;
-
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
-    }
-
-    async fn execute(&mut self, statement: Statement) -> sqlx::Result<u64> {
-        Executor::execute(&mut **self, statement).await
-    }
-}
+transaction_of!(Postgres);
 
 impl Executor for PgConnection {
     type Error = sqlx::Error;

@@ -1,21 +1,12 @@
 //! sqlx on SQLite: `Transaction<'_, Sqlite>` and `SqliteConnection`.
 
-use sqlx::{AssertSqlSafe, Sqlite, SqliteConnection, Transaction};
+use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use crate::sql::{Dialect, Statement, Value, as_json};
 use crate::tx::Executor;
+use crate::tx::sqlx::transaction_of;
 
-impl Executor for Transaction<'_, Sqlite> {
-    type Error = sqlx::Error;
-
-    fn dialect(&self) -> Dialect {
-        Dialect::Sqlite
-    }
-
-    async fn execute(&mut self, statement: Statement) -> sqlx::Result<u64> {
-        Executor::execute(&mut **self, statement).await
-    }
-}
+transaction_of!(Sqlite);
 
 impl Executor for SqliteConnection {
     type Error = sqlx::Error;

@@ -32,6 +32,11 @@ async fn postgres() {
     eight_processes_deploy_one_schema(Backend::Postgres).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql() {
+    eight_processes_deploy_one_schema(Backend::MySql).await;
+}
+
 pub(crate) async fn deploy(place: Place) {
     // Connecting is a part of it: on SQLite it creates the file and turns its log on.
     place.start_together().await;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use postroom::{Delivery, HandlerError, OwnerToken, Postroom, Queue, Running, State, Tx, done};
-use testkit::{Fixture, eventually};
+use testkit::{Backend, Fixture, eventually};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::dispatch_scene::{
@@ -215,6 +215,15 @@ async fn an_ack_that_is_not_committed_yet_does_not_hold_up_renewals(fixture: Fix
             let (late, counted) = (Arc::clone(&late), Arc::clone(&counted));
             let (own, tell) = (own.clone(), Arc::clone(&tell));
             async move {
+                if own.backend == Backend::MySql {
+                    let mut connection = own.mysql().await;
+                    let mut transaction = testkit::mysql::begin(&mut connection).await;
+                    delivery.ack_in(&mut transaction).await?;
+                    tell.notify_one();
+                    dawdle(late, counted).await;
+                    transaction.commit().await?;
+                    return done();
+                }
                 let mut client = own.postgres().await;
                 let mut transaction = client.transaction().await?;
                 delivery.ack_in(&mut transaction).await?;
@@ -510,6 +519,19 @@ testkit::mount!(
     deliveries_with_an_outcome_do_not_count,
     the_last_chance_of_a_message_is_alone_among_its_like;
     postgres:
+    a_handler_may_take_longer_than_its_lease,
+    a_busy_pool_does_not_hold_up_renewals,
+    blocked_threads_do_not_hold_up_renewals,
+    an_ack_that_is_not_committed_yet_does_not_hold_up_renewals,
+    a_handler_whose_lease_is_lost_is_cancelled,
+    a_late_ack_is_refused,
+    an_ack_after_the_lease_is_taken_when_nobody_else_came,
+    every_batch_has_a_token_of_its_own,
+    what_waits_for_a_handler_that_hangs_goes_to_others,
+    a_message_that_never_gets_an_outcome_is_given_up,
+    deliveries_with_an_outcome_do_not_count,
+    the_last_chance_of_a_message_is_alone_among_its_like;
+    mysql:
     a_handler_may_take_longer_than_its_lease,
     a_busy_pool_does_not_hold_up_renewals,
     blocked_threads_do_not_hold_up_renewals,

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use postroom::{
     Backoff, Delivery, Dispatcher, Failure, FailureClass, HandlerError, HoneyDrunk, Outcome,
     Postroom, Queue, RetryPolicy, State, Verdict, done,
@@ -385,6 +386,12 @@ async fn client_error(fixture: &Fixture) -> HandlerError {
             let error =
                 eventually(|| async { victim.query_one("SELECT 1", &[]).await.err() }).await;
             error.into()
+        }
+        Backend::MySql => {
+            let mut victim = fixture.mysql().await;
+            let kill = format!("KILL {}", victim.id());
+            fixture.sql(&kill).await;
+            victim.query_drop("SELECT 1").await.unwrap_err().into()
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mysql_async::prelude::Queryable;
 use postroom::{Delivery, Postroom, Queue, Report, Running, State, Tx, done};
 use testkit::{Backend, Fixture, eventually};
 use tokio::sync::{Notify, Semaphore};
@@ -262,21 +263,23 @@ async fn a_database_that_hangs_does_not_hold_up_the_end_for_ever(fixture: Fixtur
         .unwrap();
     began.notified().await;
     // Somebody locks everything, and the result cannot be written.
-    let (sqlite, mut postgres);
-    let _locked = match fixture.backend {
+    let (sqlite, postgres, mut mysql);
+    match fixture.backend {
         Backend::Sqlite => {
             sqlite = fixture.sqlite();
             sqlite.execute_batch("BEGIN EXCLUSIVE").unwrap();
-            None
         }
         Backend::Postgres => {
             postgres = fixture.postgres().await;
-            let transaction = postgres.transaction().await.unwrap();
-            let lock = fixture.fill("LOCK TABLE {outbox}");
-            transaction.batch_execute(&lock).await.unwrap();
-            Some(transaction)
+            let lock = fixture.fill("BEGIN; LOCK TABLE {outbox}");
+            postgres.batch_execute(&lock).await.unwrap();
         }
-    };
+        Backend::MySql => {
+            mysql = fixture.mysql().await;
+            let lock = fixture.fill("LOCK TABLES {outbox} WRITE");
+            mysql.query_drop(lock).await.unwrap();
+        }
+    }
     release.notify_one();
     eventually(|| async { (running.running() == 0).then_some(()) }).await;
     // The lock is there to stay, and SQLite waits for it for 30 seconds.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use postroom::{
     Delivery, ErrorKind, Failure, HandlerError, JoinStatus, Message, NewJoin, Outcome, OwnerToken,
     Queue, RetryPolicy, State, Tx, Verdict, done,
@@ -25,6 +26,7 @@ impl Ledger {
         let insert = match fixture.backend {
             Backend::Sqlite => "INSERT INTO {ledger} (message) VALUES (?1)",
             Backend::Postgres => "INSERT INTO {ledger} (message) VALUES ($1)",
+            Backend::MySql => "INSERT INTO {ledger} (message) VALUES (?)",
         };
         Self {
             insert: fixture.fill(insert),
@@ -267,6 +269,13 @@ async fn the_clients_underneath_are_in_the_transaction(fixture: Fixture) {
                     assert_eq!(rows, 1);
                     assert!(tx.sqlite(|_| Ok(())).await.is_err());
                 }
+                Backend::MySql => {
+                    let mut connection = tx.mysql().await?;
+                    connection.exec_drop(&insert, ("a",)).await?;
+                    assert_eq!(connection.affected_rows(), 1);
+                    drop(connection);
+                    assert!(tx.postgres().await.err().is_some());
+                }
             }
             Err::<(), _>(HandlerError::permanent("all for nothing"))
         }
@@ -338,10 +347,12 @@ async fn a_transaction_that_has_ended_by_itself_is_not_acked(fixture: Fixture) {
                     if acks {
                         delivery.ack_in(&mut tx).await?;
                     }
-                    // PostgreSQL ends a transaction at its first error; SQLite some when the disk is full.
+                    // PostgreSQL ends a transaction at its first error; SQLite some when the disk is full; MySQL at a
+                    // deadlock, and whenever somebody ends it by hand.
                     match backend {
                         Backend::Sqlite => tx.sqlite(|c| c.execute_batch("ROLLBACK")).await?,
                         Backend::Postgres => drop(tx.execute("nonsense", vec![]).await),
+                        Backend::MySql => tx.mysql().await?.query_drop("ROLLBACK").await?,
                     }
                     let _ = ledger.note(&mut tx, "outside").await;
                     done()
@@ -434,6 +445,12 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
                         began.send(()).unwrap();
                         failed.notified().await;
                         client.execute("SELECT 1", &[]).await.unwrap();
+                    }
+                    Backend::MySql => {
+                        let mut connection = tx.mysql().await.unwrap();
+                        began.send(()).unwrap();
+                        failed.notified().await;
+                        connection.query_drop("SELECT 1").await.unwrap();
                     }
                 }
             });
@@ -554,6 +571,18 @@ testkit::mount!(
     a_transaction_that_is_kept_is_over_with_the_handler,
     a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free,
     the_other_databases_client_is_refused_by_name,
+    transactions_wait_for_each_other_and_all_commit;
+    mysql:
+    all_that_a_handler_does_commits_with_the_ack,
+    whatever_ends_a_handler_otherwise_rolls_back,
+    a_lost_lease_rolls_everything_back,
+    a_message_that_comes_twice_has_one_effect,
+    the_clients_underneath_are_in_the_transaction,
+    slow_work_before_the_first_statement_holds_no_lock,
+    an_ack_in_the_handlers_own_transaction_commits_with_it,
+    a_transaction_that_has_ended_by_itself_is_not_acked,
+    a_transaction_that_is_kept_is_over_with_the_handler,
+    a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free,
     transactions_wait_for_each_other_and_all_commit,
 );
 

@@ -374,6 +374,11 @@ async fn a_refusal_arrives_in_the_clients_own_error(fixture: Fixture) {
             let mut transaction = client.transaction().await.unwrap();
             work.save_in(&mut transaction).await.unwrap_err()
         }
+        Backend::MySql => {
+            let mut connection = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut connection).await;
+            testkit::mysql::ours(work.save_in(&mut transaction).await.unwrap_err())
+        }
     };
     assert_eq!(ours.kind(), ErrorKind::InvalidArgument { param: "topic" });
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mysql_async::prelude::Queryable;
 use postroom::fleet::{Asked, Candidate, DrainFirst, RoundRobin, Strategy};
 use postroom::{Delivery, Fleet, Message, Options, Running};
 use testkit::{Backend, Fixture, eventually};
@@ -22,6 +23,11 @@ testkit::mount!(
     a_slow_store_does_not_hold_up_a_stop,
     a_slow_store_does_not_hold_up_the_others,
     a_store_that_is_down_does_not_hold_up_the_others,
+    run_once_and_drain_leave_out_what_is_down;
+    mysql:
+    a_slow_store_does_not_hold_up_a_stop,
+    a_slow_store_does_not_hold_up_the_others,
+    a_store_that_is_down_does_not_hold_up_the_others,
     run_once_and_drain_leave_out_what_is_down,
 );
 
@@ -33,6 +39,7 @@ fn down(fixture: &Fixture) -> Options {
     match fixture.backend {
         Backend::Sqlite => Options::new(format!("{}.folder/missing.db", fixture.url)),
         Backend::Postgres => Options::new("postgres://nobody@127.0.0.1:1/nothing"),
+        Backend::MySql => Options::new("mysql://nobody@127.0.0.1:1/nothing"),
     }
 }
 
@@ -99,6 +106,7 @@ async fn a_store_that_comes_back_is_worked(fixture: Fixture) {
 enum Lock {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
+    MySql(Box<mysql_async::Conn>),
 }
 
 impl Lock {
@@ -115,6 +123,12 @@ impl Lock {
                 client.batch_execute(&lock).await.unwrap();
                 Self::Postgres(client)
             }
+            Backend::MySql => {
+                let mut connection = store.mysql().await;
+                let lock = store.fill("LOCK TABLES {outbox} WRITE");
+                connection.query_drop(lock).await.unwrap();
+                Self::MySql(Box::new(connection))
+            }
         }
     }
 
@@ -122,6 +136,7 @@ impl Lock {
         match self {
             Self::Sqlite(connection) => connection.execute_batch("ROLLBACK").unwrap(),
             Self::Postgres(client) => client.batch_execute("ROLLBACK").await.unwrap(),
+            Self::MySql(mut connection) => connection.query_drop("UNLOCK TABLES").await.unwrap(),
         }
     }
 }

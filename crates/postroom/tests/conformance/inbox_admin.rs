@@ -601,22 +601,32 @@ async fn bring(inbox: &Inbox, id: &InboxMessageId, standing: &str) -> OwnerToken
 
 /// Writes messages that were marked done ten days ago.
 async fn remember_done(fixture: &Fixture, count: u32) {
-    let (numbers, now) = match fixture.backend {
+    let (numbers, now, number, from) = match fixture.backend {
         Backend::Sqlite => (
             format!(
                 "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
             ),
             "unixepoch() * 1000000",
+            "CAST(i AS text)",
+            "n".to_owned(),
         ),
         Backend::Postgres => (
             format!("WITH n(i) AS (SELECT generate_series(1, {count})) "),
             "now()",
+            "CAST(i AS text)",
+            "n".to_owned(),
+        ),
+        Backend::MySql => (
+            String::new(),
+            "UNIX_TIMESTAMP() * 1000000",
+            "seq",
+            format!("seq_1_to_{count}"),
         ),
     };
     fixture
         .sql(&format!(
             "{numbers} INSERT INTO {{inbox_seen}} (source, message_id, state, first_seen, last_seen) \
-             SELECT 'stripe', CAST(i AS text), 3, {now}, {now} FROM n"
+             SELECT 'stripe', {number}, 3, {now}, {now} FROM {from}"
         ))
         .await;
     fixture.age("inbox_seen", "last_seen", 10 * DAY).await;

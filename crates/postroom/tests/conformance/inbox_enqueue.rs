@@ -165,14 +165,18 @@ async fn an_empty_topic_source_or_message_id_is_refused(fixture: Fixture) {
 ///
 /// Shows IBX-018, C-55.
 async fn a_queued_message_cannot_be_without_a_payload(fixture: Fixture) {
-    let not_null = match &fixture.schema {
-        None => {
+    let in_schema = |schema: &str| {
+        format!(
+            "SELECT count(*) FROM information_schema.columns WHERE table_schema = {schema} \
+             AND table_name = 'inbox' AND column_name = 'payload' AND is_nullable = 'NO'"
+        )
+    };
+    let not_null = match (fixture.backend, &fixture.schema) {
+        (Backend::MySql, _) => in_schema("DATABASE()"),
+        (_, Some(schema)) => in_schema(&format!("'{schema}'")),
+        (_, None) => {
             "SELECT \"notnull\" FROM pragma_table_info('inbox') WHERE name = 'payload'".to_owned()
         }
-        Some(schema) => format!(
-            "SELECT count(*) FROM information_schema.columns WHERE table_schema = '{schema}' \
-             AND table_name = 'inbox' AND column_name = 'payload' AND is_nullable = 'NO'"
-        ),
     };
     assert_eq!(fixture.number(&not_null).await, 1);
 }
@@ -683,6 +687,20 @@ async fn an_arrival_in_the_callers_transaction_counts_when_that_commits(fixture:
             Backend::Postgres => {
                 let mut client = fixture.postgres().await;
                 let mut transaction = client.transaction().await.unwrap();
+                let accepted = inbox
+                    .enqueue_in(&mut transaction, &inbound("evt_1"))
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit().await.unwrap();
+                } else {
+                    transaction.rollback().await.unwrap();
+                }
+                accepted
+            }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut transaction = testkit::mysql::begin(&mut client).await;
                 let accepted = inbox
                     .enqueue_in(&mut transaction, &inbound("evt_1"))
                     .await

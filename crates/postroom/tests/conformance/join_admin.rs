@@ -269,22 +269,30 @@ async fn a_cleanup_removes_old_finished_joins_with_their_members_and_no_pending_
 
 /// Shows C-48.
 async fn a_cleanup_of_more_joins_than_one_batch_finishes_the_job(fixture: Fixture) {
-    let (numbers, id, now) = match fixture.backend {
+    let (numbers, id, now, rows) = match fixture.backend {
         Backend::Sqlite => (
             "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 6000)",
             "randomblob(16)",
             "unixepoch() * 1000000",
+            "n",
         ),
         Backend::Postgres => (
             "WITH n(i) AS (SELECT generate_series(1, 6000))",
             "gen_random_uuid()",
             "now()",
+            "n",
+        ),
+        Backend::MySql => (
+            "",
+            "UNHEX(MD5(seq))",
+            "UNIX_TIMESTAMP() * 1000000",
+            "seq_1_to_6000",
         ),
     };
     fixture
         .sql(&format!(
             "{numbers} INSERT INTO {{outbox_join}} (join_id, expected_steps, completed_steps, status, created_at, \
-             last_updated_at) SELECT {id}, 1, 1, 1, {now}, {now} FROM n"
+             last_updated_at) SELECT {id}, 1, 1, 1, {now}, {now} FROM {rows}"
         ))
         .await;
     fixture

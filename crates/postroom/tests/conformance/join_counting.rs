@@ -907,7 +907,9 @@ async fn status(joins: &Joins, join: JoinId, message: MessageId) -> StepStatus {
 /// A join's id as SQL writes it.
 fn literal(fixture: &Fixture, join: JoinId) -> String {
     match fixture.backend {
-        testkit::Backend::Sqlite => format!("x'{}'", join.as_uuid().simple()),
+        testkit::Backend::Sqlite | testkit::Backend::MySql => {
+            format!("x'{}'", join.as_uuid().simple())
+        }
         testkit::Backend::Postgres => format!("'{join}'"),
     }
 }

@@ -180,6 +180,20 @@ async fn a_join_started_in_the_callers_transaction_is_there_when_that_commits(fi
                 }
                 id
             }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut transaction = testkit::mysql::begin(&mut client).await;
+                let id = joins
+                    .start_in(&mut transaction, &NewJoin::new(1))
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit().await.unwrap();
+                } else {
+                    transaction.rollback().await.unwrap();
+                }
+                id
+            }
         };
         assert_eq!(joins.get(id).await.unwrap().is_some(), commit);
     }

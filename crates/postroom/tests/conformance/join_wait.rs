@@ -136,6 +136,25 @@ async fn a_wait_enqueued_in_the_callers_transaction_is_there_when_that_commits(f
                     transaction.rollback().await.unwrap();
                 }
             }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut transaction = testkit::mysql::begin(&mut client).await;
+                joins
+                    .enqueue_wait_in(&mut transaction, &wait)
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit().await.unwrap();
+                } else {
+                    assert!(
+                        joins
+                            .enqueue_wait_in(&mut transaction, &unknown)
+                            .await
+                            .is_err()
+                    );
+                    transaction.rollback().await.unwrap();
+                }
+            }
         }
         assert_eq!(
             fixture.number("SELECT count(*) FROM {outbox}").await,

@@ -108,6 +108,9 @@ async fn a_claim_is_served_by_an_index(fixture: Fixture) {
         Backend::Postgres => fixture
             .query_plan("SELECT ctid FROM {outbox} WHERE next_attempt_at <= now() ORDER BY next_attempt_at LIMIT 5")
             .await,
+        Backend::MySql => fixture
+            .query_plan("SELECT id FROM {outbox} FORCE INDEX ({outbox_ready}) WHERE next_attempt_at <= 9 ORDER BY next_attempt_at, id LIMIT 5 FOR UPDATE SKIP LOCKED")
+            .await,
     };
     assert!(plan.contains("outbox_ready"), "{plan}");
     assert!(

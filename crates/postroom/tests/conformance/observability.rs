@@ -83,6 +83,18 @@ async fn an_enqueue_in_a_callers_transaction_is_logged(fixture: Fixture) {
             })
             .await
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            logged(async {
+                outbox
+                    .enqueue_in(&mut transaction, &message)
+                    .await
+                    .map(drop)
+                    .unwrap()
+            })
+            .await
+        }
     };
 
     let lines = log.at(Level::INFO, "enqueued");
@@ -374,6 +386,7 @@ async fn no_password_shows(fixture: Fixture) {
     let url = match fixture.backend {
         Backend::Postgres => "postgres://user:canary-4711@127.0.0.1:1/shop?application_name=x",
         Backend::Sqlite => "postgres:canary-4711 is no connection string",
+        Backend::MySql => "mysql://user:canary-4711@127.0.0.1:1/shop",
     };
     let options = Options::new(url);
     let shown = format!("{options:?}");

@@ -198,6 +198,14 @@ async fn enqueue_in_a_transaction(fixture: &Fixture) {
             transport.save(&mut tx, &endpoint, &envelope).await.unwrap();
             tx.commit().await.unwrap();
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut tx = testkit::mysql::begin(&mut client).await;
+            outbox.enqueue_in(&mut tx, &one).await.unwrap();
+            outbox.enqueue_many_in(&mut tx, &many).await.unwrap();
+            transport.save(&mut tx, &endpoint, &envelope).await.unwrap();
+            tx.commit().await.unwrap();
+        }
     }
 }
 
@@ -243,6 +251,12 @@ async fn both_ways_into_the_inbox_carry_the_trace(fixture: Fixture) {
             Backend::Postgres => {
                 let mut client = fixture.postgres().await;
                 let mut tx = client.transaction().await.unwrap();
+                inbox.enqueue_in(&mut tx, &inbound("in")).await.unwrap();
+                tx.commit().await.unwrap();
+            }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut tx = testkit::mysql::begin(&mut client).await;
                 inbox.enqueue_in(&mut tx, &inbound("in")).await.unwrap();
                 tx.commit().await.unwrap();
             }
@@ -514,7 +528,7 @@ async fn the_oldest_ready_message_says_how_long_it_has_waited(fixture: Fixture) 
 async fn stats_do_not_look_at_the_archive(fixture: Fixture) {
     some_of_everything(&fixture).await;
     let cascade = match fixture.backend {
-        Backend::Sqlite => "",
+        Backend::Sqlite | Backend::MySql => "",
         Backend::Postgres => "CASCADE",
     };
     for archive in ["outbox_done", "inbox_done"] {
@@ -719,7 +733,7 @@ async fn a_store_whose_tables_are_gone_is_unhealthy_with_the_cause(fixture: Fixt
     assert!(fixture.room.health().await.is_healthy());
     fixture
         .sql(match fixture.backend {
-            Backend::Sqlite => "DROP TABLE {outbox}",
+            Backend::Sqlite | Backend::MySql => "DROP TABLE {outbox}",
             Backend::Postgres => "DROP TABLE {outbox} CASCADE",
         })
         .await;
@@ -786,7 +800,7 @@ async fn a_payload_shows_in_nothing_that_observes(fixture: Fixture) {
         texts.push(format!("{check:?}"));
     }
     let cascade = match fixture.backend {
-        Backend::Sqlite => "",
+        Backend::Sqlite | Backend::MySql => "",
         Backend::Postgres => "CASCADE",
     };
     fixture

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::task::Poll;
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use postroom::{Abandon, JoinStatus, Message, NewJoin, OwnerToken, WorkItemId};
+use testkit::mysql::MYSQL_LOCK_WAITS;
 use testkit::{Backend, Fixture, LEASE, eventually};
 
 /// Six workers with connections of their own drain one queue; some of them hand messages back. No two
@@ -155,6 +157,24 @@ async fn a_claim_sees_nothing_that_is_not_committed(fixture: Fixture) {
             transaction.rollback().await.unwrap();
             claim.await
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            fixture
+                .room
+                .outbox()
+                .enqueue_in(&mut transaction, &message)
+                .await
+                .unwrap();
+            let taken = format!(
+                "UPDATE {{outbox}} SET locked_until = 9000000000000000 WHERE id = {}",
+                fixture.literal(id)
+            );
+            transaction.query_drop(fixture.fill(&taken)).await.unwrap();
+            assert!(fixture.claim(10).await.1.is_empty());
+            transaction.rollback().await.unwrap();
+            claim.await
+        }
     };
 
     assert_eq!(
@@ -292,6 +312,18 @@ async fn a_busy_database_is_waited_for(fixture: Fixture) {
                  WHERE wait_event_type = 'Lock' AND query LIKE '%{outbox_ack}%'",
             );
             let waits = async || (fixture.number(&waiting).await > 0).then_some(());
+            eventually(waits).await;
+            assert!(!ack.is_finished());
+            transaction.commit().await.unwrap();
+            ack.await.unwrap()
+        }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            let lock = fixture.fill("SELECT 1 FROM {outbox} FOR UPDATE");
+            transaction.query_drop(lock).await.unwrap();
+            let ack = tokio::spawn(ack);
+            let waits = async || (fixture.number(MYSQL_LOCK_WAITS).await > 0).then_some(());
             eventually(waits).await;
             assert!(!ack.is_finished());
             transaction.commit().await.unwrap();

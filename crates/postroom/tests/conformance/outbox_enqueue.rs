@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mysql_async::prelude::Queryable;
 use postroom::{
     ErrorKind, List, Message, MessageId, NewJoin, OwnerToken, State, Value, WorkItemId,
 };
@@ -112,6 +113,15 @@ async fn in_a_callers_transaction_nothing_shows_before_the_commit(fixture: Fixtu
             transaction.batch_execute(&insert).await.unwrap();
             transaction.commit().await.unwrap();
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            outbox.enqueue_in(&mut transaction, &message).await.unwrap();
+            assert_eq!(outbox.counts().await.unwrap().ready, 0);
+            assert!(fixture.claim(10).await.1.is_empty());
+            transaction.query_drop(&insert).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
     }
 
     assert_eq!(fixture.rows("orders").await, 1);
@@ -150,6 +160,19 @@ async fn a_callers_rollback_takes_the_messages_with_it(fixture: Fixture) {
                 .unwrap();
             transaction.rollback().await.unwrap();
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            outbox
+                .enqueue_in(&mut transaction, &messages[0])
+                .await
+                .unwrap();
+            outbox
+                .enqueue_many_in(&mut transaction, &messages)
+                .await
+                .unwrap();
+            transaction.rollback().await.unwrap();
+        }
     }
 
     assert_eq!(fixture.rows("outbox").await, 0);
@@ -175,6 +198,15 @@ async fn a_refused_message_leaves_the_callers_transaction_usable(fixture: Fixtur
             let mut client = fixture.postgres().await;
             let mut transaction = client.transaction().await.unwrap();
             let error = outbox.enqueue_in(&mut transaction, &bad).await.unwrap_err();
+            assert_eq!(error.param(), Some("topic"));
+            outbox.enqueue_in(&mut transaction, &good).await.unwrap();
+            transaction.commit().await.unwrap();
+        }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            let error = outbox.enqueue_in(&mut transaction, &bad).await.unwrap_err();
+            let error = testkit::mysql::ours(error);
             assert_eq!(error.param(), Some("topic"));
             outbox.enqueue_in(&mut transaction, &good).await.unwrap();
             transaction.commit().await.unwrap();
@@ -589,7 +621,9 @@ async fn a_new_message_is_unprocessed_and_was_never_tried(fixture: Fixture) {
                      AND owner_token IS NULL AND last_error IS NULL AND last_attempt_at IS NULL";
     assert_eq!(fixture.live(untouched).await, 1);
     let unprocessed = match fixture.backend {
-        Backend::Sqlite => "SELECT count(*) FROM {outbox_all} WHERE is_processed = 0",
+        Backend::Sqlite | Backend::MySql => {
+            "SELECT count(*) FROM {outbox_all} WHERE is_processed = 0"
+        }
         Backend::Postgres => "SELECT count(*) FROM {outbox_all} WHERE NOT is_processed",
     };
     assert_eq!(fixture.number(unprocessed).await, 1);

@@ -29,7 +29,7 @@ async fn an_ack_records_what_when_and_by_whom(fixture: Fixture) {
         "{before} {processed} {after}"
     );
     let processed = match fixture.backend {
-        Backend::Sqlite => {
+        Backend::Sqlite | Backend::MySql => {
             "SELECT count(*) FROM {outbox_all} WHERE is_processed = 1 AND status = 2"
         }
         Backend::Postgres => "SELECT count(*) FROM {outbox_all} WHERE is_processed AND status = 2",

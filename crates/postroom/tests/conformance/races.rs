@@ -236,6 +236,7 @@ async fn an_index_that_was_dropped_by_hand_is_named(fixture: Fixture) {
     let index = match fixture.backend {
         Backend::Sqlite => "DROP INDEX outbox_ready",
         Backend::Postgres => "DROP INDEX {outbox_ready}",
+        Backend::MySql => "DROP INDEX outbox_ready ON {outbox}",
     };
     fixture.sql(index).await;
 

@@ -223,7 +223,7 @@ async fn verify_says_what_is_wrong(fixture: Fixture) {
 
     fixture
         .sql(match fixture.backend {
-            Backend::Sqlite => "DROP TABLE {outbox_dead}",
+            Backend::Sqlite | Backend::MySql => "DROP TABLE {outbox_dead}",
             Backend::Postgres => "DROP TABLE {outbox_dead} CASCADE",
         })
         .await;
@@ -239,7 +239,7 @@ async fn verify_says_what_is_wrong(fixture: Fixture) {
 async fn what_was_lost_is_deployed_again(fixture: Fixture) {
     fixture
         .sql(match fixture.backend {
-            Backend::Sqlite => "DROP VIEW {outbox_all}",
+            Backend::Sqlite | Backend::MySql => "DROP VIEW {outbox_all}",
             Backend::Postgres => "DROP FUNCTION {outbox_claim}",
         })
         .await;
@@ -259,10 +259,7 @@ async fn what_was_lost_is_deployed_again(fixture: Fixture) {
 async fn the_printed_schema_is_the_deployed_one(fixture: Fixture) {
     let empty = Fixture::empty(fixture.backend).await;
     let script = empty.options().schema_sql().unwrap();
-    match empty.backend {
-        Backend::Sqlite => empty.sqlite().execute_batch(&script).unwrap(),
-        Backend::Postgres => empty.postgres().await.batch_execute(&script).await.unwrap(),
-    }
+    empty.sql_as_is(&script).await;
 
     empty.room.verify().await.unwrap();
     assert_eq!(empty.tables().await, fixture.tables().await);

@@ -139,6 +139,7 @@ async fn every_time_of_the_store_passes(fixture: Fixture) {
     let text = match fixture.backend {
         Backend::Sqlite => include_str!("../../src/sql/sqlite/advance.sql"),
         Backend::Postgres => include_str!("../../src/sql/postgres/advance.sql"),
+        Backend::MySql => include_str!("../../src/sql/mysql/advance.sql"),
     };
     let text = text
         .replace("{join}", "{outbox_join}")

@@ -34,6 +34,16 @@ async fn save(fixture: &Fixture, envelopes: &[(Endpoint, Envelope)]) -> Vec<Stri
             transaction.commit().await.unwrap();
             ids
         }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut transaction = testkit::mysql::begin(&mut client).await;
+            let ids = outbox
+                .save_batch(&mut transaction, envelopes)
+                .await
+                .unwrap();
+            transaction.commit().await.unwrap();
+            ids
+        }
     }
 }
 
@@ -91,6 +101,20 @@ async fn an_envelope_is_saved_in_the_callers_transaction(fixture: Fixture) {
             undone.rollback().await.unwrap();
             assert_eq!(fixture.rows("outbox").await, 0);
             let mut kept = client.transaction().await.unwrap();
+            outbox.save(&mut kept, &orders(), &envelope).await.unwrap();
+            assert_eq!(fixture.rows("outbox").await, 0, "not before the commit");
+            kept.commit().await.unwrap();
+        }
+        Backend::MySql => {
+            let mut client = fixture.mysql().await;
+            let mut undone = testkit::mysql::begin(&mut client).await;
+            outbox
+                .save(&mut undone, &orders(), &envelope)
+                .await
+                .unwrap();
+            undone.rollback().await.unwrap();
+            assert_eq!(fixture.rows("outbox").await, 0);
+            let mut kept = testkit::mysql::begin(&mut client).await;
             outbox.save(&mut kept, &orders(), &envelope).await.unwrap();
             assert_eq!(fixture.rows("outbox").await, 0, "not before the commit");
             kept.commit().await.unwrap();
@@ -174,6 +198,17 @@ async fn a_batch_is_saved_whole_or_not_at_all(fixture: Fixture) {
                     .save_batch(&mut transaction, &batch)
                     .await
                     .unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }));
+                transaction.commit().await.unwrap();
+            }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut transaction = testkit::mysql::begin(&mut client).await;
+                let error = outbox
+                    .save_batch(&mut transaction, &batch)
+                    .await
+                    .unwrap_err();
+                let error = testkit::mysql::ours(error);
                 assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }));
                 transaction.commit().await.unwrap();
             }

@@ -118,6 +118,16 @@ async fn save(fixture: &Fixture, destination: &Endpoint, ids: &[&str]) -> Vec<St
                 transaction.commit().await.unwrap();
                 id
             }
+            Backend::MySql => {
+                let mut client = fixture.mysql().await;
+                let mut transaction = testkit::mysql::begin(&mut client).await;
+                let id = outbox
+                    .save(&mut transaction, destination, &envelope)
+                    .await
+                    .unwrap();
+                transaction.commit().await.unwrap();
+                id
+            }
         });
     }
     saved

@@ -217,7 +217,7 @@ async fn an_idle_poll_reaps_expired_leases(fixture: Fixture) {
     inbox.claim(OwnerToken::new(), LEASE, 1).await.unwrap();
     fixture.expire_leases().await;
     let later = match fixture.backend {
-        testkit::Backend::Sqlite => "next_attempt_at + 3600000000",
+        testkit::Backend::Sqlite | testkit::Backend::MySql => "next_attempt_at + 3600000000",
         testkit::Backend::Postgres => "next_attempt_at + interval '1 hour'",
     };
     for queue in ["outbox", "inbox"] {

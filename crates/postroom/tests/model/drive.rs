@@ -818,6 +818,7 @@ impl Driver<'_> {
         let far = match self.fixture.backend {
             Backend::Sqlite => "(unixepoch() + 14400) * 1000000",
             Backend::Postgres => "now() + interval '4 hours'",
+            Backend::MySql => "(UNIX_TIMESTAMP() + 14400) * 1000000",
         };
         if !waiting.is_empty() {
             let backoff = if queue == "inbox" {
@@ -850,7 +851,7 @@ impl Driver<'_> {
 
     fn literals(&self, ids: &[WorkItemId]) -> String {
         let literal = |id: &WorkItemId| match self.fixture.backend {
-            Backend::Sqlite => format!("x'{}'", id.as_uuid().simple()),
+            Backend::Sqlite | Backend::MySql => format!("x'{}'", id.as_uuid().simple()),
             Backend::Postgres => format!("'{id}'"),
         };
         ids.iter().map(literal).collect::<Vec<_>>().join(", ")
@@ -873,6 +874,7 @@ impl Driver<'_> {
         let old = match self.fixture.backend {
             Backend::Sqlite => "(unixepoch() - 864000) * 1000000",
             Backend::Postgres => "now() - interval '10 days'",
+            Backend::MySql => "(UNIX_TIMESTAMP() - 864000) * 1000000",
         };
         self.fixture
             .sql(&format!(

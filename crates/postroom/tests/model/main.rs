@@ -26,6 +26,12 @@ fn postgres_agrees_with_the_model() {
     agree(Backend::Postgres, 24);
 }
 
+/// Shows OBX-030, OBX-031, OBX-045, OBX-048, IBX-046, IBX-064, JOIN-023, C-18, C-21, C-31.
+#[test]
+fn mysql_agrees_with_the_model() {
+    agree(Backend::MySql, 24);
+}
+
 /// Every sequence starts from nothing; that is faster than a store of its own for each.
 const EMPTY: &str = "
     DELETE FROM {outbox}; DELETE FROM {outbox_done}; DELETE FROM {outbox_dead};

@@ -117,11 +117,14 @@ async fn works(fixture: &Fixture) {
 }
 
 async fn no_transaction_is_left_open(fixture: &Fixture) {
-    if fixture.backend == Backend::Postgres {
-        let schema = fixture.schema.as_deref().unwrap();
-        let open = format!(
+    let open = match (fixture.backend, &fixture.schema) {
+        (Backend::Postgres, Some(schema)) => format!(
             "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%{schema}%'"
-        );
-        eventually(|| async { (fixture.number(&open).await == 0).then_some(()) }).await;
-    }
+        ),
+        (Backend::MySql, _) => "SELECT COUNT(*) FROM information_schema.innodb_trx AS t \
+             JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE()"
+            .to_owned(),
+        _ => return,
+    };
+    eventually(|| async { (fixture.number(&open).await == 0).then_some(()) }).await;
 }

@@ -5,6 +5,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod cancelled;
+mod crash;
 mod every;
-mod postgres;
 mod sqlite;

@@ -3,28 +3,46 @@
 use std::time::Duration;
 
 use postroom::{Message, Options, WorkItemId};
-use testkit::postgres::{Durability, Server};
+use testkit::server::Durability;
 use testkit::{Backend, Fixture};
 
 use crate::worker::Scene;
 
 mod postgres {
+    use testkit::postgres::Server;
+
+    use super::*;
+
     /// Shows DEEP-10, DEEP-19.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_restarted_database_is_worked_on_as_before() {
-        super::a_restarted_database_is_worked_on_as_before().await;
+        let server = Server::start(Durability::On).unwrap();
+        let restart = || server.crash_and_restart().unwrap();
+        works_on_as_before(Backend::Postgres, server.url(), restart).await;
     }
 }
 
-async fn a_restarted_database_is_worked_on_as_before() {
-    let server = Server::start(Durability::On).unwrap();
-    let room = Options::new(server.url())
+mod mysql {
+    use testkit::mysql::Server;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_restarted_database_is_worked_on_as_before() {
+        let server = Server::start(Durability::On).unwrap();
+        let restart = || server.crash_and_restart().unwrap();
+        works_on_as_before(Backend::MySql, server.url(), restart).await;
+    }
+}
+
+async fn works_on_as_before(backend: Backend, url: &str, restart: impl Fn()) {
+    let room = Options::new(url)
         .schema("restarted")
         .deploy(true)
         .connect()
         .await
         .unwrap();
-    let fixture = Fixture::at(Backend::Postgres, room, server.url(), Some("restarted"));
+    let fixture = Fixture::at(backend, room, url, Some("restarted"));
     let scene = Scene::new(fixture).await;
     let mut workers = [scene.start(0), scene.start(1)];
     let mut enqueued = 0;
@@ -34,7 +52,7 @@ async fn a_restarted_database_is_worked_on_as_before() {
             enqueued += 1;
         }
         if round < 2 {
-            server.crash_and_restart().unwrap();
+            restart();
         }
     }
     scene.wait_until_done(enqueued).await;

@@ -207,6 +207,7 @@ impl Desk {
     async fn write(&self, delivery: &Delivery, tx: &mut Tx) -> Result<(), HandlerError> {
         let (one, two) = match delivery.room().dialect() {
             postroom::Dialect::Postgres => ("$1", "$2"),
+            postroom::Dialect::MySql => ("?", "?"),
             _ => ("?1", "?2"),
         };
         let sql = format!(

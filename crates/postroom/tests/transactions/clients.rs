@@ -3,6 +3,7 @@
 use deadpool_postgres::{Manager, Pool};
 use diesel::connection::{Connection as _, TransactionManager as _};
 use diesel_async::{AsyncConnection as _, SimpleAsyncConnection as _, TransactionManager as _};
+use mysql_async::prelude::Queryable as _;
 use postroom::tx;
 use sea_orm::{ConnectionTrait as _, TransactionTrait as _};
 use sqlx::{AssertSqlSafe, Connection as _};
@@ -111,50 +112,59 @@ impl Client for DeadpoolPostgres {
     }
 }
 
-pub(crate) struct SqlxPostgres;
+macro_rules! sqlx_client {
+    ($client:ident: $connection:ident, $backend:ident) => {
+        pub(crate) struct $client;
 
-impl Client for SqlxPostgres {
-    const BACKEND: Backend = Backend::Postgres;
-    type Error = sqlx::Error;
+        impl Client for $client {
+            const BACKEND: Backend = Backend::$backend;
+            type Error = sqlx::Error;
 
-    async fn transaction<W: Work>(shop: &Shop, work: W, end: End) -> Result<W::Done, sqlx::Error> {
-        let mut connection = sqlx::PgConnection::connect(&shop.fixture.url)
-            .await
-            .unwrap();
-        let mut transaction = connection.begin().await.unwrap();
-        sqlx::query(AssertSqlSafe(&*shop.insert_order))
-            .execute(&mut *transaction)
-            .await
-            .unwrap();
-        let done = work.run(&shop.fixture.room, &mut transaction).await;
-        shop.nothing_is_seen_yet().await;
-        match end {
-            End::Commit => transaction.commit().await.unwrap(),
-            End::Rollback => transaction.rollback().await.unwrap(),
+            async fn transaction<W: Work>(
+                shop: &Shop,
+                work: W,
+                end: End,
+            ) -> Result<W::Done, sqlx::Error> {
+                let mut connection = sqlx::$connection::connect(&shop.fixture.url).await.unwrap();
+                let mut transaction = connection.begin().await.unwrap();
+                sqlx::query(AssertSqlSafe(&*shop.insert_order))
+                    .execute(&mut *transaction)
+                    .await
+                    .unwrap();
+                let done = work.run(&shop.fixture.room, &mut transaction).await;
+                shop.nothing_is_seen_yet().await;
+                match end {
+                    End::Commit => transaction.commit().await.unwrap(),
+                    End::Rollback => transaction.rollback().await.unwrap(),
+                }
+                done
+            }
+
+            fn ours(error: &sqlx::Error) -> Option<&postroom::Error> {
+                std::error::Error::source(error)?.downcast_ref()
+            }
         }
-        done
-    }
-
-    fn ours(error: &sqlx::Error) -> Option<&postroom::Error> {
-        std::error::Error::source(error)?.downcast_ref()
-    }
+    };
 }
 
-pub(crate) struct SqlxSqlite;
+sqlx_client!(SqlxPostgres: PgConnection, Postgres);
+sqlx_client!(SqlxSqlite: SqliteConnection, Sqlite);
+sqlx_client!(SqlxMySql: MySqlConnection, MySql);
 
-impl Client for SqlxSqlite {
-    const BACKEND: Backend = Backend::Sqlite;
-    type Error = sqlx::Error;
+pub(crate) struct MysqlAsync;
 
-    async fn transaction<W: Work>(shop: &Shop, work: W, end: End) -> Result<W::Done, sqlx::Error> {
-        let mut connection = sqlx::SqliteConnection::connect(&shop.fixture.url)
-            .await
-            .unwrap();
-        let mut transaction = connection.begin().await.unwrap();
-        sqlx::query(AssertSqlSafe(&*shop.insert_order))
-            .execute(&mut *transaction)
-            .await
-            .unwrap();
+impl Client for MysqlAsync {
+    const BACKEND: Backend = Backend::MySql;
+    type Error = mysql_async::Error;
+
+    async fn transaction<W: Work>(
+        shop: &Shop,
+        work: W,
+        end: End,
+    ) -> Result<W::Done, mysql_async::Error> {
+        let mut connection = shop.fixture.mysql().await;
+        let mut transaction = testkit::mysql::begin(&mut connection).await;
+        transaction.query_drop(&shop.insert_order).await.unwrap();
         let done = work.run(&shop.fixture.room, &mut transaction).await;
         shop.nothing_is_seen_yet().await;
         match end {
@@ -164,8 +174,11 @@ impl Client for SqlxSqlite {
         done
     }
 
-    fn ours(error: &sqlx::Error) -> Option<&postroom::Error> {
-        SqlxPostgres::ours(error)
+    fn ours(error: &mysql_async::Error) -> Option<&postroom::Error> {
+        match error {
+            mysql_async::Error::Other(source) => source.downcast_ref(),
+            _ => None,
+        }
     }
 }
 
@@ -272,46 +285,35 @@ impl Client for DieselAsyncPostgres {
     }
 }
 
-pub(crate) struct SeaOrmPostgres;
+macro_rules! sea_orm_client {
+    ($client:ident: $backend:ident) => {
+        pub(crate) struct $client;
 
-impl Client for SeaOrmPostgres {
-    const BACKEND: Backend = Backend::Postgres;
-    type Error = sea_orm::DbErr;
+        impl Client for $client {
+            const BACKEND: Backend = Backend::$backend;
+            type Error = sea_orm::DbErr;
 
-    async fn transaction<W: Work>(
-        shop: &Shop,
-        work: W,
-        end: End,
-    ) -> Result<W::Done, sea_orm::DbErr> {
-        sea_orm_transaction(shop, work, end).await
-    }
+            async fn transaction<W: Work>(
+                shop: &Shop,
+                work: W,
+                end: End,
+            ) -> Result<W::Done, sea_orm::DbErr> {
+                sea_orm_transaction(shop, work, end).await
+            }
 
-    fn ours(error: &sea_orm::DbErr) -> Option<&postroom::Error> {
-        match error {
-            sea_orm::DbErr::TryIntoErr { source, .. } => source.downcast_ref(),
-            _ => None,
+            fn ours(error: &sea_orm::DbErr) -> Option<&postroom::Error> {
+                match error {
+                    sea_orm::DbErr::TryIntoErr { source, .. } => source.downcast_ref(),
+                    _ => None,
+                }
+            }
         }
-    }
+    };
 }
 
-pub(crate) struct SeaOrmSqlite;
-
-impl Client for SeaOrmSqlite {
-    const BACKEND: Backend = Backend::Sqlite;
-    type Error = sea_orm::DbErr;
-
-    async fn transaction<W: Work>(
-        shop: &Shop,
-        work: W,
-        end: End,
-    ) -> Result<W::Done, sea_orm::DbErr> {
-        sea_orm_transaction(shop, work, end).await
-    }
-
-    fn ours(error: &sea_orm::DbErr) -> Option<&postroom::Error> {
-        SeaOrmPostgres::ours(error)
-    }
-}
+sea_orm_client!(SeaOrmPostgres: Postgres);
+sea_orm_client!(SeaOrmSqlite: Sqlite);
+sea_orm_client!(SeaOrmMySql: MySql);
 
 async fn sea_orm_transaction<W: Work>(
     shop: &Shop,

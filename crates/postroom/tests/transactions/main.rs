@@ -176,10 +176,10 @@ async fn invalid_message_is_refused_by_name_and_writes_nothing<C: Client>() {
 /// Shows OBX-003. Even if the caller commits after the error, no part of the message is there.
 async fn unknown_join_is_refused<C: Client>() {
     let shop = Shop::open(C::BACKEND).await;
-    // On PostgreSQL a foreign key refuses, which most clients report in their own way, and the
-    // transaction cannot be committed any more.
+    // On PostgreSQL and MySQL a foreign key refuses, which most clients report in their own way. On
+    // PostgreSQL the transaction cannot be committed any more.
     let (end, kept): (End, &[(&str, i64)]) = match C::BACKEND {
-        Backend::Sqlite => (End::Commit, &[("orders", 1)]),
+        Backend::Sqlite | Backend::MySql => (End::Commit, &[("orders", 1)]),
         Backend::Postgres => (End::Rollback, &[]),
     };
     let error = C::transaction(&shop, UnknownJoin, end).await.unwrap_err();
@@ -197,7 +197,7 @@ async fn transaction_of_another_database_is_refused<C: Client>() {
     let shop = Shop::open(C::BACKEND).await;
     let other = match C::BACKEND {
         Backend::Sqlite => Fixture::new(Backend::Postgres).await,
-        Backend::Postgres => Fixture::new(Backend::Sqlite).await,
+        Backend::Postgres | Backend::MySql => Fixture::new(Backend::Sqlite).await,
     };
     let error = C::transaction(&shop, WrongDatabase(other.room.clone()), End::Commit)
         .await
@@ -374,6 +374,9 @@ mount!(
     diesel_async_postgres: DieselAsyncPostgres,
     sea_orm_postgres: SeaOrmPostgres,
     sea_orm_sqlite: SeaOrmSqlite,
+    sea_orm_mysql: SeaOrmMySql,
+    mysql_async: MysqlAsync,
+    sqlx_mysql: SqlxMySql,
 );
 
 /// A web server's handler must be `Send`. This compiles only if such a handler can enqueue.
@@ -386,6 +389,8 @@ const _: fn(&Postroom, &Message, AsyncTransactions<'_>) = |room, message, transa
     spawnable(outbox.enqueue_in(transactions.sqlx_sqlite, message));
     spawnable(outbox.enqueue_in(transactions.diesel_async_postgres, message));
     spawnable(outbox.enqueue_in(transactions.sea_orm, message));
+    spawnable(outbox.enqueue_in(transactions.mysql_async, message));
+    spawnable(outbox.enqueue_in(transactions.sqlx_mysql, message));
 };
 
 struct AsyncTransactions<'a> {
@@ -395,4 +400,6 @@ struct AsyncTransactions<'a> {
     sqlx_sqlite: &'a mut sqlx::Transaction<'a, sqlx::Sqlite>,
     diesel_async_postgres: &'a mut diesel_async::AsyncPgConnection,
     sea_orm: &'a mut sea_orm::DatabaseTransaction,
+    mysql_async: &'a mut ::mysql_async::Transaction<'a>,
+    sqlx_mysql: &'a mut sqlx::Transaction<'a, sqlx::MySql>,
 }

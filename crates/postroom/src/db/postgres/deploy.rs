@@ -4,7 +4,8 @@ use deadpool_postgres::Object;
 use tokio_postgres::types::Type;
 
 use super::errors::database_error;
-use crate::error::{Error, ErrorKind};
+use crate::db::{Applied, unless_missing};
+use crate::error::Error;
 use crate::migrate::{FUNCTIONS_VERSION, Plan};
 
 pub(super) async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Error> {
@@ -56,21 +57,8 @@ pub(super) async fn deploy(mut connection: Object, plan: &Plan) -> Result<(), Er
         .map_err(|error| database_error(&error))
 }
 
-pub(super) async fn applied(
-    connection: &Object,
-    plan: &Plan,
-) -> Result<Option<Vec<(i64, String)>>, Error> {
-    match connection.query_typed(&plan.select_versions, &[]).await {
-        Ok(rows) => Ok(Some(
-            rows.iter().map(|row| (row.get(0), row.get(1))).collect(),
-        )),
-        Err(error) => {
-            let error = database_error(&error);
-            if error.kind() == ErrorKind::Schema {
-                Ok(None)
-            } else {
-                Err(error)
-            }
-        }
-    }
+pub(super) async fn applied(connection: &Object, plan: &Plan) -> Result<Option<Applied>, Error> {
+    let rows = connection.query_typed(&plan.select_versions, &[]).await;
+    let applied = rows.map(|rows| rows.iter().map(|row| (row.get(0), row.get(1))).collect());
+    unless_missing(applied.map_err(|error| database_error(&error)))
 }

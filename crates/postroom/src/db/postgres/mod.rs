@@ -16,7 +16,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use crate::db::{BoxFuture, Database, Output, Transaction, Wakes};
+use crate::db::{BoxFuture, Budget, Database, Idle, Output, TlsSettings, Transaction, Wakes};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::Options;
@@ -30,11 +30,9 @@ mod transaction;
 mod values;
 mod wake;
 
-pub(crate) use connect::Budget;
 use connect::Connector;
 pub(crate) use errors::database_error;
 use errors::is_deadlock;
-use tls::TlsSettings;
 use transaction::PostgresTransaction;
 use values::{decode, type_of};
 use wake::Announcer;
@@ -67,7 +65,7 @@ impl Postgres {
     /// Opens a pool. No connection is made until one is needed.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let (tls, mut config) = parse(&options.url)?;
-        let tls = tls.apply(&mut config)?;
+        let tls = tls::apply(&tls, &mut config)?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_secs(10));
         }
@@ -90,7 +88,7 @@ impl Postgres {
     fn at(place: Place, connections: usize, prepare: bool) -> Result<Self, Error> {
         let pool = Arc::new(place.pool(connections, prepare)?);
         if let Some(budget) = &place.budget {
-            budget.join(&pool);
+            budget.join(&(Arc::clone(&pool) as Arc<dyn Idle>));
         }
         Ok(Self {
             shared: Arc::new(Shared { pool, prepare }),

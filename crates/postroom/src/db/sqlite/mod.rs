@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::db::{BoxFuture, Database, Output, Transaction, Wakes};
+use crate::db::{BoxFuture, Database, Output, Transaction, Wakes, unless_missing};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::{FUNCTIONS_VERSION, Plan};
 use crate::options::{Options, Synchronous};
@@ -154,10 +154,7 @@ impl Database for Sqlite {
     fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Vec<(i64, String)>>, Error>> {
         Box::pin(
             self.writer
-                .alone(move |connection| match versions(connection, &plan) {
-                    Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
-                    other => other.map(Some),
-                }),
+                .alone(move |connection| unless_missing(versions(connection, &plan))),
         )
     }
 }

@@ -1,78 +1,22 @@
 //! PostgreSQL's files. The work is done by functions in the database (`functions/`), which carry the
 //! planner's guards and serve other languages too; the files beside this one call them.
 
-use crate::sql::catalog::{By, Files, Queue};
+use crate::sql::catalog::{
+    By, Files, INBOX_COLUMNS, INBOX_RETURNED, OUTBOX_COLUMNS, OUTBOX_RETURNED, Queue, files_with,
+};
 
-pub(super) const FILES: Files = Files {
-    enqueue: include_str!("enqueue.sql"),
+pub(super) const FILES: Files = files_with!(
     enqueue_many: Some(include_str!("enqueue_many.sql")),
     enqueue_joined: Some(include_str!("enqueue_joined.sql")),
     enqueue_member: None,
-    enqueue_wait: include_str!("enqueue_wait.sql"),
-    enqueue_once: include_str!("enqueue_once.sql"),
-    forget_keys: include_str!("forget_keys.sql"),
     ack_and_enqueue: Some(include_str!("ack_and_enqueue.sql")),
     held: None,
-    claim: include_str!("claim.sql"),
-    ack: include_str!("ack.sql"),
-    abandon: include_str!("abandon.sql"),
-    fail: include_str!("fail.sql"),
-    renew: include_str!("renew.sql"),
-    release: include_str!("release.sql"),
     settle_and_claim: Some(include_str!("settle_and_claim.sql")),
     announce: Some(include_str!("announce.sql")),
-    reap: include_str!("reap.sql"),
-    replay: include_str!("replay.sql"),
-    purge: include_str!("purge.sql"),
-    cleanup: include_str!("cleanup.sql"),
-    maintain: include_str!("maintain.sql"),
-    get: include_str!("get.sql"),
-    list: include_str!("list.sql"),
-    list_count: include_str!("list_count.sql"),
-    match_dead: include_str!("match_dead.sql"),
-    count_dead: include_str!("count_dead.sql"),
-    count: include_str!("count.sql"),
-    inbox_count: include_str!("inbox_count.sql"),
-    stats: include_str!("stats.sql"),
-    topics: include_str!("topics.sql"),
-    unattended: include_str!("unattended.sql"),
-    overdue_leases: include_str!("overdue_leases.sql"),
-    inbox_already_processed: include_str!("inbox_already_processed.sql"),
-    inbox_enqueue: include_str!("inbox_enqueue.sql"),
-    inbox_mark: include_str!("inbox_mark.sql"),
-    inbox_get: include_str!("inbox_get.sql"),
-    inbox_forget: include_str!("inbox_forget.sql"),
-    join_start: include_str!("join_start.sql"),
-    join_attach: include_str!("join_attach.sql"),
-    join_report: include_str!("join_report.sql"),
-    join_reconcile: include_str!("join_reconcile.sql"),
-    join_cancel: include_str!("join_cancel.sql"),
-    join_get: include_str!("join_get.sql"),
-    join_list: include_str!("join_list.sql"),
-    join_recent: include_str!("join_recent.sql"),
-    join_members: include_str!("join_members.sql"),
-    join_cleanup: include_str!("join_cleanup.sql"),
-    audit_record: include_str!("audit_record.sql"),
-    audit_list: include_str!("audit_list.sql"),
-    audit_cleanup: include_str!("audit_cleanup.sql"),
-    clock: include_str!("clock.sql"),
-    totals: include_str!("totals.sql"),
-    invalid_indexes: include_str!("invalid_indexes.sql"),
     held_snapshots: Some(include_str!("held_snapshots.sql")),
     table_growth: Some(include_str!("table_growth.sql")),
     file_state: None,
-    fragments,
-    migrations: &[
-        (1, "outbox", include_str!("migrations/0001_outbox.sql")),
-        (2, "inbox", include_str!("migrations/0002_inbox.sql")),
-        (3, "joins", include_str!("migrations/0003_joins.sql")),
-        (4, "headers", include_str!("migrations/0004_headers.sql")),
-        (
-            5,
-            "operations",
-            include_str!("migrations/0005_operations.sql"),
-        ),
-    ],
+    fragments: fragments,
     replaceable: &[
         (false, include_str!("functions/new_id.sql")),
         (true, include_str!("functions/claim.sql")),
@@ -106,20 +50,7 @@ pub(super) const FILES: Files = Files {
         (true, include_str!("functions/views.sql")),
         (false, include_str!("functions/maintain_now.sql")),
     ],
-};
-
-const OUTBOX_COLUMNS: &str = "id, message_id, created_at, due_time, last_attempt_at, attempt_count, deferral_count, \
-     delivery_count, topic, correlation_id, last_error, payload, headers";
-const INBOX_COLUMNS: &str = "id, source, message_id, created_at, due_time, last_attempt_at, attempt_count, \
-     deferral_count, delivery_count, topic, correlation_id, last_error, payload, headers";
-
-/// The columns of a message in the order in which `message.rs` reads them.
-const OUTBOX_RETURNED: &str = "q.id, q.message_id, q.topic, q.payload, q.headers, q.correlation_id, q.created_at, \
-     q.due_time, q.next_attempt_at, q.locked_until, q.owner_token, q.attempt_count, q.deferral_count, \
-     q.delivery_count, q.last_attempt_at, q.last_error";
-const INBOX_RETURNED: &str = "q.id, q.source, q.message_id, q.topic, q.payload, q.headers, q.correlation_id, \
-     q.created_at, q.due_time, q.next_attempt_at, q.locked_until, q.owner_token, q.attempt_count, q.deferral_count, \
-     q.delivery_count, q.last_attempt_at, q.last_error, seen.hash, seen.first_seen, seen.last_seen";
+);
 
 /// Planner guards of the hot functions: a generic plan that was made while the table was empty must
 /// never turn into a sequential scan or a sort. A SET clause also holds behind a pooler.

@@ -1,89 +1,26 @@
 //! SQLite's files. An operation is one statement or several that run in one transaction; there is
 //! only one writer at a time, so a later statement sees exactly what an earlier one did.
 
-use crate::sql::catalog::{By, Files, Queue};
+use crate::sql::catalog::{By, Files, INBOX_COLUMNS, OUTBOX_COLUMNS, Queue, files_with};
 
-pub(super) const FILES: Files = Files {
-    enqueue: include_str!("enqueue.sql"),
+pub(super) const FILES: Files = files_with!(
     enqueue_many: None,
     enqueue_joined: None,
     enqueue_member: Some(include_str!("enqueue_member.sql")),
-    enqueue_wait: include_str!("enqueue_wait.sql"),
-    enqueue_once: include_str!("enqueue_once.sql"),
-    forget_keys: include_str!("forget_keys.sql"),
     ack_and_enqueue: None,
     held: Some(include_str!("held.sql")),
-    claim: include_str!("claim.sql"),
-    ack: include_str!("ack.sql"),
-    abandon: include_str!("abandon.sql"),
-    fail: include_str!("fail.sql"),
-    renew: include_str!("renew.sql"),
-    release: include_str!("release.sql"),
     settle_and_claim: None,
     announce: None,
-    reap: include_str!("reap.sql"),
-    replay: include_str!("replay.sql"),
-    purge: include_str!("purge.sql"),
-    cleanup: include_str!("cleanup.sql"),
-    maintain: include_str!("maintain.sql"),
-    get: include_str!("get.sql"),
-    list: include_str!("list.sql"),
-    list_count: include_str!("list_count.sql"),
-    match_dead: include_str!("match_dead.sql"),
-    count_dead: include_str!("count_dead.sql"),
-    count: include_str!("count.sql"),
-    inbox_count: include_str!("inbox_count.sql"),
-    stats: include_str!("stats.sql"),
-    topics: include_str!("topics.sql"),
-    unattended: include_str!("unattended.sql"),
-    overdue_leases: include_str!("overdue_leases.sql"),
-    inbox_already_processed: include_str!("inbox_already_processed.sql"),
-    inbox_enqueue: include_str!("inbox_enqueue.sql"),
-    inbox_mark: include_str!("inbox_mark.sql"),
-    inbox_get: include_str!("inbox_get.sql"),
-    inbox_forget: include_str!("inbox_forget.sql"),
-    join_start: include_str!("join_start.sql"),
-    join_attach: include_str!("join_attach.sql"),
-    join_report: include_str!("join_report.sql"),
-    join_reconcile: include_str!("join_reconcile.sql"),
-    join_cancel: include_str!("join_cancel.sql"),
-    join_get: include_str!("join_get.sql"),
-    join_list: include_str!("join_list.sql"),
-    join_recent: include_str!("join_recent.sql"),
-    join_members: include_str!("join_members.sql"),
-    join_cleanup: include_str!("join_cleanup.sql"),
-    audit_record: include_str!("audit_record.sql"),
-    audit_list: include_str!("audit_list.sql"),
-    audit_cleanup: include_str!("audit_cleanup.sql"),
-    clock: include_str!("clock.sql"),
-    totals: include_str!("totals.sql"),
-    invalid_indexes: include_str!("invalid_indexes.sql"),
     held_snapshots: None,
     table_growth: None,
     file_state: Some(include_str!("file_state.sql")),
-    fragments,
-    migrations: &[
-        (1, "outbox", include_str!("migrations/0001_outbox.sql")),
-        (2, "inbox", include_str!("migrations/0002_inbox.sql")),
-        (3, "joins", include_str!("migrations/0003_joins.sql")),
-        (4, "headers", include_str!("migrations/0004_headers.sql")),
-        (
-            5,
-            "operations",
-            include_str!("migrations/0005_operations.sql"),
-        ),
-    ],
+    fragments: fragments,
     replaceable: &[(true, include_str!("views.sql"))],
-};
+);
 
 /// The time as a caller's own connection can tell it too: SQLite knows milliseconds, we keep
 /// microseconds.
 const NOW: &str = "(CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000)";
-
-const OUTBOX_COLUMNS: &str = "id, message_id, created_at, due_time, last_attempt_at, attempt_count, deferral_count, \
-     delivery_count, topic, correlation_id, last_error, payload, headers";
-const INBOX_COLUMNS: &str = "id, source, message_id, created_at, due_time, last_attempt_at, attempt_count, \
-     deferral_count, delivery_count, topic, correlation_id, last_error, payload, headers";
 
 /// The columns of a message in the order in which `message.rs` reads them.
 const OUTBOX_RETURNED: &str = "id, message_id, topic, payload, headers, correlation_id, created_at, due_time, \

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use mysql_async::prelude::Queryable;
 use postroom::events::{Aggregate, DomainEvent, EventTypes, Events, UnitOfWork};
 use postroom::tx::Executor;
 use postroom::{Dialect, Error, MessageId, OutboxMessage, OwnerToken, Statement};
@@ -132,6 +133,7 @@ pub(crate) struct Shop {
 enum Connection {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
+    MySql(Box<mysql_async::Conn>),
 }
 
 impl Shop {
@@ -142,6 +144,7 @@ impl Shop {
         let connection = match fixture.backend {
             Backend::Sqlite => Connection::Sqlite(fixture.sqlite()),
             Backend::Postgres => Connection::Postgres(fixture.postgres().await),
+            Backend::MySql => Connection::MySql(Box::new(fixture.mysql().await)),
         };
         Self {
             fixture,
@@ -164,6 +167,11 @@ impl Shop {
                 let transaction = client.transaction().await.unwrap();
                 transaction.batch_execute(&insert).await.unwrap();
                 Client::Postgres(transaction)
+            }
+            Connection::MySql(connection) => {
+                let mut transaction = testkit::mysql::begin(connection).await;
+                transaction.query_drop(insert).await.unwrap();
+                Client::MySql(transaction)
             }
         };
         Transaction {
@@ -198,7 +206,7 @@ impl Shop {
     }
 }
 
-/// A transaction of either database, behind an executor that postroom does not know.
+/// A transaction of any database, behind an executor that postroom does not know.
 pub(crate) struct Transaction<'a> {
     client: Client<'a>,
     pub(crate) statements: Vec<String>,
@@ -207,6 +215,7 @@ pub(crate) struct Transaction<'a> {
 enum Client<'a> {
     Sqlite(rusqlite::Transaction<'a>),
     Postgres(tokio_postgres::Transaction<'a>),
+    MySql(mysql_async::Transaction<'a>),
 }
 
 #[derive(Debug)]
@@ -237,6 +246,7 @@ impl Executor for Transaction<'_> {
         match &self.client {
             Client::Sqlite(transaction) => transaction.dialect(),
             Client::Postgres(transaction) => transaction.dialect(),
+            Client::MySql(transaction) => transaction.dialect(),
         }
     }
 
@@ -245,6 +255,7 @@ impl Executor for Transaction<'_> {
         match &mut self.client {
             Client::Sqlite(transaction) => Executor::execute(transaction, statement).await.ok(),
             Client::Postgres(transaction) => Executor::execute(transaction, statement).await.ok(),
+            Client::MySql(transaction) => Executor::execute(transaction, statement).await.ok(),
         }
         .ok_or(ShopError::Database)
     }
@@ -255,6 +266,7 @@ impl Transaction<'_> {
         match self.client {
             Client::Sqlite(transaction) => transaction.commit().unwrap(),
             Client::Postgres(transaction) => transaction.commit().await.unwrap(),
+            Client::MySql(transaction) => transaction.commit().await.unwrap(),
         }
     }
 
@@ -262,6 +274,7 @@ impl Transaction<'_> {
         match self.client {
             Client::Sqlite(transaction) => transaction.rollback().unwrap(),
             Client::Postgres(transaction) => transaction.rollback().await.unwrap(),
+            Client::MySql(transaction) => transaction.rollback().await.unwrap(),
         }
     }
 }

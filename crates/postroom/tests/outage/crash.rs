@@ -1,4 +1,4 @@
-//! A PostgreSQL server of our own that crashes and comes back.
+//! A server of our own that crashes and comes back.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,22 +7,69 @@ use std::time::Duration;
 
 use postroom::{Error, Message, Options, OwnerToken, Postroom, State, WorkItemId};
 use testkit::eventually;
-use testkit::postgres::{Durability, Server};
+use testkit::server::Durability;
 
 use crate::every::{LEASE, Scene, operations};
 
 /// No operation may take longer, whatever the server does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work() {
-    let server = Server::start(Durability::On).unwrap();
+/// What both kinds of servers can do.
+trait Server {
+    fn begin() -> Self;
+    fn url(&self) -> &str;
+    fn crash(&self);
+    fn restart(&self);
+}
+
+macro_rules! server {
+    ($database:ident) => {
+        impl Server for testkit::$database::Server {
+            fn begin() -> Self {
+                Self::start(Durability::On).unwrap()
+            }
+
+            fn url(&self) -> &str {
+                self.url()
+            }
+
+            fn crash(&self) {
+                self.crash().unwrap();
+            }
+
+            fn restart(&self) {
+                self.restart().unwrap();
+            }
+        }
+
+        mod $database {
+            use testkit::$database::Server;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work() {
+                super::while_it_is_down_every_operation_says_so_and_afterwards_all_work::<Server>()
+                    .await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn what_was_answered_before_a_crash_is_true_after_it() {
+                super::what_was_answered_before_a_crash_is_true_after_it::<Server>().await;
+            }
+        }
+    };
+}
+
+server!(postgres);
+server!(mysql);
+
+async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work<S: Server>() {
+    let server = S::begin();
     let room = open(&server).await;
     let mut scenes = Vec::new();
     for operation in operations() {
         scenes.push((Scene::new(&room, operation.stage).await, operation));
     }
-    server.crash().unwrap();
+    server.crash();
     for (scene, operation) in &scenes {
         let error = patiently((operation.run)(scene.clone()))
             .await
@@ -34,7 +81,7 @@ async fn while_it_is_down_every_operation_says_so_and_afterwards_all_work() {
         .unwrap_err();
     assert!(error.is_transient(), "connect: {error}");
 
-    server.restart().unwrap();
+    server.restart();
     eventually(|| async { room.outbox().counts().await.ok() }).await;
     for (scene, operation) in scenes {
         patiently((operation.run)(scene))
@@ -53,9 +100,8 @@ struct Told {
 }
 
 /// Shows OBX-001, OBX-027, OBX-032.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_answered_before_a_crash_is_true_after_it() {
-    let server = Server::start(Durability::On).unwrap();
+async fn what_was_answered_before_a_crash_is_true_after_it<S: Server>() {
+    let server = S::begin();
     let room = open(&server).await;
     let told = Arc::new(Told::default());
     let mut clients = tokio::task::JoinSet::new();
@@ -68,10 +114,10 @@ async fn what_was_answered_before_a_crash_is_true_after_it() {
         eventually(|| async { (told.acked.lock().unwrap().len() > before + 50).then_some(()) })
             .await;
         let errors = told.errors.load(Ordering::Relaxed);
-        server.crash().unwrap();
+        server.crash();
         eventually(|| async { (told.errors.load(Ordering::Relaxed) > errors + 8).then_some(()) })
             .await;
-        server.restart().unwrap();
+        server.restart();
     }
     let before = told.acked.lock().unwrap().len();
     eventually(|| async { (told.acked.lock().unwrap().len() > before + 50).then_some(()) }).await;
@@ -138,7 +184,7 @@ async fn patiently<T>(work: impl Future<Output = T>) -> T {
         .expect("it must not hang")
 }
 
-async fn open(server: &Server) -> Postroom {
+async fn open(server: &impl Server) -> Postroom {
     Options::new(server.url())
         .schema("outage")
         .connections(4)

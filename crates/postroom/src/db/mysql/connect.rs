@@ -1,0 +1,106 @@
+//! How a connection is made, and when it may be used again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{Manager, Metrics, Object, RecycleError, RecycleResult};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Opts};
+
+use crate::db::budget::Permit;
+use crate::db::{Budget, FAREWELL};
+
+/// An idle connection may have been closed by the server: one that was idle for so long is asked first.
+const ASK_AFTER: Duration = Duration::from_secs(1);
+
+/// Connects, within the budget when there is one.
+pub(super) struct Connector {
+    pub(super) opts: Opts,
+    pub(super) budget: Option<Arc<Budget>>,
+}
+
+/// A connection with its place in the budget.
+pub(super) struct Link {
+    conn: Option<Conn>,
+    permit: Option<Permit>,
+}
+
+impl Manager for Connector {
+    type Type = Link;
+    type Error = mysql_async::Error;
+
+    async fn create(&self) -> Result<Link, mysql_async::Error> {
+        let permit = match &self.budget {
+            Some(budget) => Some(budget.permit().await),
+            None => None,
+        };
+        let conn = Some(Conn::new(self.opts.clone()).await?);
+        Ok(Link { conn, permit })
+    }
+
+    async fn recycle(
+        &self,
+        link: &mut Link,
+        metrics: &Metrics,
+    ) -> RecycleResult<mysql_async::Error> {
+        let Some(conn) = &mut link.conn else {
+            return Err(RecycleError::message("closed"));
+        };
+        if metrics.last_used() >= ASK_AFTER {
+            conn.ping().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let (conn, permit) = (self.conn.take(), self.permit.take());
+        let (Some(conn), Ok(runtime)) = (conn, tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        // The server is told goodbye and has a moment to leave: only then is the connection really gone.
+        runtime.spawn(async move {
+            let _ = tokio::time::timeout(Duration::from_secs(1), conn.disconnect()).await;
+            if permit.is_some() {
+                tokio::time::sleep(FAREWELL).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// A connection in use. It is closed, unless it is given back: that may be done only when all that was asked
+/// of it has been answered, and no transaction is open.
+pub(super) struct Connection(Option<Object<Connector>>);
+
+impl Connection {
+    pub(super) fn new(object: Object<Connector>) -> Self {
+        Self(Some(object))
+    }
+
+    /// The client underneath.
+    pub(super) fn conn(&mut self) -> mysql_async::Result<&mut Conn> {
+        self.0
+            .as_mut()
+            .and_then(|object| object.conn.as_mut())
+            .ok_or_else(|| mysql_async::DriverError::ConnectionClosed.into())
+    }
+
+    /// Runs statements that return nothing and have no values.
+    pub(super) async fn control(&mut self, sql: &str) -> mysql_async::Result<()> {
+        self.conn()?.query_drop(sql).await
+    }
+
+    pub(super) fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! MySQL and MariaDB through mysql_async and a small pool.
+//!
+//! The protocol answers one command at a time, so an operation of several statements goes to the server as
+//! one text, from START TRANSACTION to COMMIT: one round trip (`packet.rs`). What is one statement is
+//! prepared. A future that is dropped half way takes its connection with it: the server finishes what it
+//! has received, or rolls it back.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::Runtime;
+use deadpool::managed::{Pool, PoolError, QueueMode};
+use mysql_async::{Opts, OptsBuilder};
+use uuid::Uuid;
+
+use crate::db::{BoxFuture, Budget, Database, Idle, Output, TlsSettings, Transaction, Wakes};
+use crate::error::{Error, ErrorKind};
+use crate::migrate::Plan;
+use crate::options::Options;
+use crate::sql::{Call, Dialect, Queue, Script};
+
+mod connect;
+mod deploy;
+mod errors;
+mod packet;
+mod tls;
+mod transaction;
+mod values;
+
+use connect::{Connection, Connector};
+pub(crate) use errors::database_error;
+use errors::{Failure, cannot_connect};
+use transaction::MySqlTransaction;
+pub(crate) use values::encoded;
+
+/// How often a transaction is tried again that a deadlock undid, or that waited too long for a lock.
+const RETRIES: u32 = 5;
+
+/// How long a statement waits for a lock, in seconds.
+const LOCK_WAIT: u32 = 10;
+
+pub(crate) struct MySql {
+    pool: Arc<Pool<Connector>>,
+    place: Place,
+    prepare: bool,
+}
+
+/// Where the server is and how it is reached, for more connections.
+#[derive(Clone)]
+struct Place {
+    opts: Opts,
+    budget: Option<Arc<Budget>>,
+}
+
+impl MySql {
+    /// Opens a pool. No connection is made until one is needed.
+    pub(crate) fn open(options: &Options) -> Result<Self, Error> {
+        let (tls, opts) = parse(&options.url)?;
+        let tls = tls::settings(&tls, &opts)?;
+        let opts = OptsBuilder::from_opts(opts)
+            .ssl_opts(tls)
+            // A server on this machine is reached as the URL says, not by a socket that it mentions.
+            .prefer_socket(false)
+            .tcp_keepalive(Some(Duration::from_secs(30)))
+            .stmt_cache_size(256)
+            // An update that changes nothing has found its row all the same.
+            .client_found_rows(true)
+            .setup(vec![session()]);
+        let place = Place {
+            opts: opts.into(),
+            budget: options.budget.clone(),
+        };
+        Self::at(place, options.connections, options.prepared_statements)
+    }
+
+    fn at(place: Place, connections: usize, prepare: bool) -> Result<Self, Error> {
+        let connector = Connector {
+            opts: place.opts.clone(),
+            budget: place.budget.clone(),
+        };
+        let pool = Pool::builder(connector)
+            // The connection that was used last has its statements ready and its caches warm.
+            .queue_mode(QueueMode::Lifo)
+            .max_size(connections)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(Duration::from_secs(30)))
+            .create_timeout(Some(Duration::from_secs(15)))
+            .recycle_timeout(Some(Duration::from_secs(15)))
+            .build()
+            .map_err(|_| ErrorKind::Database.with("the connection pool could not be built"))?;
+        let pool = Arc::new(pool);
+        if let Some(budget) = &place.budget {
+            budget.join(&(Arc::clone(&pool) as Arc<dyn Idle>));
+        }
+        Ok(Self {
+            pool,
+            place,
+            prepare,
+        })
+    }
+
+    async fn connection(&self) -> Result<Connection, Error> {
+        match self.pool.get().await {
+            Ok(object) => Ok(Connection::new(object)),
+            Err(PoolError::Backend(error)) => Err(cannot_connect(&error)),
+            Err(PoolError::Timeout(_)) => Err(ErrorKind::Transient.with(
+                "no connection became free in time; raise `connections` or look for slow calls",
+            )),
+            Err(_) => Err(ErrorKind::Transient.with("the connection pool is closed")),
+        }
+    }
+
+    /// Runs work on a connection. After a deadlock nothing has happened, and after a wait for a lock that
+    /// was too long nothing is left once it is rolled back: so it is safe to try again.
+    async fn on_connection<T, F: Future<Output = (Connection, Result<T, Failure>)>>(
+        &self,
+        work: impl Fn(Connection) -> F,
+    ) -> Result<T, Error> {
+        let mut tries = 0;
+        loop {
+            let (mut connection, result) = work(self.connection().await?).await;
+            let failure = match result {
+                Ok(value) => {
+                    connection.give_back();
+                    return Ok(value);
+                }
+                Err(failure) => failure,
+            };
+            if failure.is_fatal() {
+                // Its neighbours are most likely gone too: nobody should find that out one by one.
+                self.pool.retain(|_, _| false);
+                return Err(failure.into_error());
+            }
+            if connection.control("ROLLBACK").await.is_ok() {
+                connection.give_back();
+            }
+            if !failure.is_lock_conflict() || tries == RETRIES {
+                return Err(failure.into_error());
+            }
+            tries += 1;
+            tracing::debug!(tries, "deadlock, trying again");
+            tokio::time::sleep(pause(tries)).await;
+        }
+    }
+
+    async fn execute(&self, calls: &[Call]) -> Result<Output, Error> {
+        self.on_connection(|mut connection| async move {
+            let result = match calls {
+                [only] if self.prepare && only.script.parts.len() == 1 => {
+                    packet::prepared(&mut connection, only).await
+                }
+                calls => packet::transaction(&mut connection, calls).await,
+            };
+            (connection, result)
+        })
+        .await
+    }
+}
+
+impl Database for MySql {
+    fn dialect(&self) -> Dialect {
+        Dialect::MySql
+    }
+
+    fn run(&self, calls: Vec<Call>) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(async move { self.execute(&calls).await })
+    }
+
+    fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>> {
+        Box::pin(async move { self.execute(&[call]).await })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
+        Box::pin(async move {
+            let place = match &self.place.budget {
+                Some(budget) => budget.transaction().await,
+                None => None,
+            };
+            let connection = self.connection().await?;
+            let transaction = MySqlTransaction::begin(connection, place).await?;
+            Ok(Box::new(transaction) as Box<dyn Transaction>)
+        })
+    }
+
+    fn apart(&self, connections: usize) -> Result<Box<dyn Database>, Error> {
+        let apart = Self::at(self.place.clone(), connections, self.prepare)?;
+        Ok(Box::new(apart))
+    }
+
+    /// There is nothing to tell others by: they look for themselves.
+    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
+
+    fn listen(&self, _: Wakes) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+
+    fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            // All of them by one text, each in the place of the one before.
+            let mut text = String::new();
+            for part in scripts.iter().flat_map(|script| &script.parts) {
+                text.push_str("PREPARE postroom FROM ");
+                values::quoted(&mut text, &part.sql);
+                text.push_str(";\n");
+            }
+            text.push_str("DEALLOCATE PREPARE postroom");
+            self.on_connection(|mut connection| {
+                let text = &text;
+                async move {
+                    let result = connection.control(text).await;
+                    (connection, result.map_err(Failure::from))
+                }
+            })
+            .await
+        })
+    }
+
+    fn deploy(&self, plan: Plan) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let connection = self.connection().await?;
+            // To its end, whatever becomes of the caller: every statement that makes a table commits.
+            tokio::spawn(deploy::deploy(connection, plan))
+                .await
+                .map_err(|_| ErrorKind::Transient.with("the deployment was stopped"))?
+        })
+    }
+
+    fn applied(&self, plan: Plan) -> BoxFuture<'_, Result<Option<Vec<(i64, String)>>, Error>> {
+        Box::pin(async move {
+            let mut connection = self.connection().await?;
+            let applied = deploy::applied(&mut connection, &plan).await?;
+            connection.give_back();
+            Ok(applied)
+        })
+    }
+}
+
+/// What a connection of ours counts on, whatever the server's defaults are.
+fn session() -> String {
+    format!(
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin; \
+         SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+         SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', \
+         group_concat_max_len = 67108864, innodb_lock_wait_timeout = {LOCK_WAIT}"
+    )
+}
+
+/// A little longer each time, and never the same for two who met.
+fn pause(tries: u32) -> Duration {
+    let spread = Uuid::new_v4().as_u64_pair().0 % 4_000;
+    Duration::from_micros(u64::from(tries) * (1_000 + spread))
+}
+
+fn parse(url: &str) -> Result<(TlsSettings, Opts), Error> {
+    let wrong = |text| ErrorKind::InvalidArgument { param: "url" }.with(text);
+    let (tls, url) = TlsSettings::split(url);
+    let url = match url.strip_prefix("mariadb:") {
+        Some(rest) => format!("mysql:{rest}"),
+        None => url,
+    };
+    let opts = Opts::from_url(&url).map_err(|_| wrong("not a valid mysql connection string"))?;
+    if opts.db_name().is_none_or(str::is_empty) {
+        return Err(wrong(
+            "name a database, as in `mysql://USER@HOST/DATABASE`: the tables live in it",
+        ));
+    }
+    Ok((tls, opts))
+}
+
+/// Where a URL leads, without secrets: host, port and database, as in a URL.
+pub(crate) fn place_of(url: &str) -> Result<String, Error> {
+    let (_, opts) = parse(url)?;
+    let database = opts.db_name().unwrap_or_default();
+    Ok(match opts.socket() {
+        Some(socket) => format!("mysql://{socket}/{database}"),
+        None => format!(
+            "mysql://{}:{}/{database}",
+            opts.ip_or_hostname(),
+            opts.tcp_port()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_holds_no_secret() {
+        let place = place_of("mariadb://me:secret@db.example/shop?sslmode=disable");
+        assert_eq!(place.expect("a place"), "mysql://db.example:3306/shop");
+    }
+
+    #[test]
+    fn a_database_must_be_named() {
+        for url in ["mysql://localhost", "mysql://localhost/", "mysql:"] {
+            let error = place_of(url).expect_err(url);
+            assert_eq!(error.param(), Some("url"), "{url}");
+        }
+    }
+}

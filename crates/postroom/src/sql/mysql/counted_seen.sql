@@ -1,0 +1,8 @@
++ (SELECT COUNT(*)
+       FROM {inbox+_seen}
+       WHERE state IN (0, 1, 3)
+         AND JSON_CONTAINS(?1, CASE state WHEN 0 THEN '4' WHEN 1 THEN '5' ELSE '2' END)
+         AND ?2 IS NULL
+         AND ?3 IS NULL
+         AND (?4 IS NULL OR first_seen <= {now} - ?4)
+         AND (?5 IS NULL OR first_seen > {now} - ?5){of_source})

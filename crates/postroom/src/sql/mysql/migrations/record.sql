@@ -1,0 +1,1 @@
+REPLACE INTO {outbox+_schema} (version, name, checksum) VALUES (?1, ?2, ?3);

@@ -121,7 +121,8 @@ async fn results_are_written_down_chunk_by_chunk(fixture: Fixture) {
         });
     let run = tokio::spawn(async move { jobs.run_once(Job::Processing).await });
 
-    eventually(async || (fixture.rows("outbox_done").await >= 10).then_some(())).await;
+    // Of the eleven that are handled, fewer than a chunk may still wait to be written down.
+    eventually(async || (fixture.rows("outbox_done").await >= 11 - 4).then_some(())).await;
     assert!(fixture.rows("outbox").await >= 1, "the twelfth is held");
     gate.add_permits(1);
     assert_eq!(run.await.unwrap().unwrap().count(), 12);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use postroom::{Delivery, Message, Options, Postroom, done, stop_signal};
 use serde_json::json;
@@ -115,6 +115,9 @@ impl Stage {
     async fn set(place: Place) -> anyhow::Result<Self> {
         if place.url.starts_with("sqlite:") {
             return Self::set_file(&place.url).await;
+        }
+        if !store::is_postgres(&place.url) {
+            bail!("the bench runs on SQLite and PostgreSQL");
         }
         // Whoever creates a schema must be able to drop it, so that connection comes first.
         let client = crate::postgres::connect(&place.url).await?;

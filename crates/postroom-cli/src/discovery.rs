@@ -10,6 +10,7 @@ use rusqlite::OpenFlags;
 
 use crate::config::{self, Secret, Store};
 use crate::postgres;
+use crate::store::is_postgres;
 use crate::store::sqlite_file;
 
 /// How long a query may take.
@@ -66,6 +67,9 @@ async fn ask(sql: &str, url: &Secret) -> anyhow::Result<Vec<Store>> {
     }
     if url.reveal().starts_with("sqlite:") {
         bail!("a database in memory cannot be asked for stores; use a file");
+    }
+    if !is_postgres(url.reveal()) {
+        bail!("only SQLite and PostgreSQL can be asked for stores; list them in a file");
     }
     ask_postgres(url, sql).await
 }

@@ -200,7 +200,11 @@ fn advice(error: &anyhow::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<postroom::Error>())?;
     match (error.kind(), error.param()) {
         (_, Some("url")) => {
-            Some("--url sqlite:app.db, or --url postgres://user@host/database".to_owned())
+            Some(
+                "--url sqlite:app.db, --url postgres://user@host/database, --url mysql://user@host/database, or \
+                 --url sqlserver://user@host/database"
+                    .to_owned(),
+            )
         }
         (_, Some("idempotency_key")) => {
             Some("another --key, or the message that this one stands for".to_owned())

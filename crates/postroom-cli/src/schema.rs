@@ -15,6 +15,7 @@ use crate::{out, progress};
 Examples:
   postroom schema print --dialect sqlite > schema.sql
   postroom schema print --dialect postgres --schema messaging | psql -1 -v ON_ERROR_STOP=1 app
+  postroom schema print --dialect sqlserver > schema.sql && sqlcmd -I -b -d app -i schema.sql
   postroom schema deploy --url postgres://owner@localhost/shop
   postroom schema verify && echo ready")]
 pub(crate) struct Arguments {
@@ -32,6 +33,7 @@ enum Command {
 Examples:
   postroom schema print --dialect sqlite > schema.sql
   postroom schema print --dialect postgres --schema messaging | psql -1 -v ON_ERROR_STOP=1 app
+  postroom schema print --dialect sqlserver > schema.sql && sqlcmd -I -b -d app -i schema.sql
 
 The script is for an empty database. Run it in your own migration, then `postroom schema verify` \
 passes: it records its versions just as `deploy` does.")]
@@ -47,8 +49,8 @@ Examples:
   postroom schema statements --dialect sqlite
   postroom schema statements --dialect postgres --schema messaging
 
-Each operation is one transaction. On PostgreSQL it is one call of a function; on SQLite it may be \
-several statements (use BEGIN IMMEDIATE). The parameters of an operation are numbered through all of \
+Each operation is one transaction. On PostgreSQL and SQL Server it is one call of a function or procedure; on SQLite \
+(use BEGIN IMMEDIATE) and MySQL (use READ COMMITTED) it may be several statements. The parameters of an operation are numbered through all of \
 its statements; the line above a statement says which of them are its ?1, ?2 and so on.")]
     Statements {
         /// Which SQL to print [default: what --url speaks]
@@ -90,6 +92,8 @@ enum Dialect {
     Mysql,
     Postgres,
     Sqlite,
+    #[value(name = "sqlserver", alias = "mssql")]
+    SqlServer,
 }
 
 impl Arguments {
@@ -138,6 +142,7 @@ fn options(dialect: Option<Dialect>, store: &StoreArguments) -> anyhow::Result<O
         Some(Dialect::Mysql) => store.at("mysql:").options,
         Some(Dialect::Postgres) => store.at("postgres:").options,
         Some(Dialect::Sqlite) => store.at("sqlite:").options,
+        Some(Dialect::SqlServer) => store.at("sqlserver:").options,
         None => store.place()?.options,
     })
 }

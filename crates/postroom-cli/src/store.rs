@@ -16,8 +16,8 @@ pub(crate) const DEFAULT_URL: &str = "sqlite:postroom.db";
 #[derive(Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct StoreArguments {
-    /// The database: sqlite:FILE or postgres://USER@HOST/DATABASE [env: POSTROOM_URL] [default: what
-    /// postroom.toml names, or else sqlite:postroom.db]
+    /// The database: sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or
+    /// sqlserver://USER@HOST/DATABASE [env: POSTROOM_URL] [default: what postroom.toml names, or else sqlite:postroom.db]
     // The variables are read by hand: clap would take them for arguments that exclude each other.
     #[arg(
         long,
@@ -214,6 +214,11 @@ pub(crate) async fn connect(options: Options, url: &str) -> anyhow::Result<Postr
         .connect()
         .await
         .with_context(|| format!("cannot open {}", secret::shown(url)))
+}
+
+/// Whether a URL leads to PostgreSQL.
+pub(crate) fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres:") || url.starts_with("postgresql:")
 }
 
 /// The file of an SQLite URL.

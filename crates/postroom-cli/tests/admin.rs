@@ -881,6 +881,7 @@ mod cleanup {
         let earlier = |column: &str| match fixture.backend {
             Backend::Sqlite | Backend::MySql => format!("{column} = {column} - 172800000000"),
             Backend::Postgres => format!("{column} = {column} - interval '2 days'"),
+            Backend::SqlServer => format!("{column} = DATEADD(DAY, -2, {column})"),
         };
         for (table, column) in [
             ("outbox_done", "processed_at"),
@@ -936,6 +937,16 @@ mod bench {
         on(&fixture, &["bench", "--messages", "1"]).misused("100");
     }
 
+    #[test]
+    fn databases_that_it_cannot_clean_up_are_refused() {
+        for url in [
+            "mysql://nobody@127.0.0.1:1/a",
+            "sqlserver://nobody@127.0.0.1:1/a",
+        ] {
+            postroom(&["bench", "--url", url]).refused("the bench runs on SQLite and PostgreSQL");
+        }
+    }
+
     #[cfg(unix)]
     async fn an_interrupt_leaves_nothing(fixture: Fixture) {
         let _turn = TURN.lock().await;
@@ -963,7 +974,7 @@ mod bench {
                     "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'postroom\\_bench\\_%'",
                 )
                 .await,
-            Backend::Sqlite | Backend::MySql => {
+            Backend::Sqlite | Backend::MySql | Backend::SqlServer => {
                 let file = fixture.url.strip_prefix("sqlite:").expect("a file");
                 let folder = std::path::Path::new(file).parent().expect("a folder");
                 let is_trace = |entry: &std::fs::DirEntry| {

@@ -886,6 +886,7 @@ mod stores {
             Backend::Sqlite => "sqlite",
             Backend::Postgres => "postgres",
             Backend::MySql => "mysql",
+            Backend::SqlServer => "sqlserver",
         };
         assert_eq!(stores["items"][0]["database"], database);
         assert_eq!(daemon.get("/healthz", &[]).await.expect(200).body, "ok\n");

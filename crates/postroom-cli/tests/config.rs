@@ -403,8 +403,9 @@ mod values {
                 "`store[0].name` in line 2: must not be empty",
             ),
             (
-                "[[store]]\nname = \"a\"\nurl = \"mysql://h/d\"",
-                "expected sqlite:FILE or postgres://",
+                "[[store]]\nname = \"a\"\nurl = \"oracle://h/d\"",
+                "expected sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
+                 sqlserver://USER@HOST/DATABASE",
             ),
             (
                 "[[store]]\nname = \"a\"",
@@ -728,7 +729,9 @@ mod discovery {
 
         write("[[store]]\nname = \"two\"\nurl = \"sqlite:two.db\"\n");
         says("has left the fleet").await;
-        assert!(daemon.folder().join("two.db").exists());
+        // It is told before the newcomer is opened.
+        let opened = daemon.folder().join("two.db");
+        eventually(|| async { opened.exists().then_some(()) }).await;
     }
 
     /// A query on the fixture's own table of tenants.

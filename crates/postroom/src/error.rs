@@ -110,6 +110,13 @@ impl Error {
         let Some(code) = self.code() else {
             return false;
         };
+        // SQL Server: two equal keys, a constraint, a missing value, one that is too long or of another type.
+        if let Some(number) = code.strip_prefix("MSSQLSERVER_") {
+            return [
+                "2601", "2627", "547", "515", "2628", "8152", "245", "8114", "8115",
+            ]
+            .contains(&number);
+        }
         // SQLSTATE has five characters, and on MySQL a number behind it; classes 22 and 23 are about data
         // and constraints, P0 and 45 are what a trigger raises.
         let (state, _) = code.split_once(' ').unwrap_or((code, ""));

@@ -219,7 +219,7 @@ impl Inbox {
     /// The outcome is in the counts: see `inbox_enqueue.sql` of each dialect.
     fn accepted(&self, inbound: &Inbound, changed: &[u64]) -> Accepted {
         let (arrival, hash_differs) = match self.store.dialect() {
-            Dialect::Postgres => {
+            Dialect::Postgres | Dialect::SqlServer => {
                 let outcome = changed.first().copied().unwrap_or(0);
                 let arrival = match outcome & !1 {
                     0 => Arrival::AlreadyDone,

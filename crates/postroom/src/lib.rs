@@ -51,8 +51,15 @@
 //! - At most one done per (source, message id) in the inbox.
 //! - Join counters are exact, and move in the transaction that settles the step.
 
-#[cfg(not(any(feature = "sqlite", feature = "postgres", feature = "mysql")))]
-compile_error!("postroom needs a database: turn on the feature `sqlite`, `postgres` or `mysql`");
+#[cfg(not(any(
+    feature = "sqlite",
+    feature = "postgres",
+    feature = "mysql",
+    feature = "mssql"
+)))]
+compile_error!(
+    "postroom needs a database: turn on the feature `sqlite`, `postgres`, `mysql` or `mssql`"
+);
 
 mod audit;
 mod db;
@@ -141,6 +148,9 @@ mod guides {
     struct Postgres;
     #[doc = include_str!("../../../docs/sqlite.md")]
     struct Sqlite;
+    #[cfg(feature = "mssql")]
+    #[doc = include_str!("../../../docs/sqlserver.md")]
+    struct SqlServer;
     #[doc = include_str!("../../../docs/words.md")]
     struct Words;
 }

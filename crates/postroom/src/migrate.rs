@@ -49,13 +49,20 @@ impl Plan {
                 include_str!("sql/mysql/migrations/versions.sql"),
                 include_str!("sql/mysql/migrations/record.sql"),
             ),
+            Dialect::SqlServer => (
+                include_str!("sql/mssql/migrations/schema.sql"),
+                include_str!("sql/mssql/migrations/versions.sql"),
+                include_str!("sql/mssql/migrations/record.sql"),
+            ),
+        };
+        let select_versions = match dialect {
+            Dialect::SqlServer => include_str!("sql/mssql/migrations/applied.sql"),
+            _ => "SELECT version, checksum FROM {outbox+_schema} ORDER BY version",
         };
         Ok(Self {
             create_schema: fill(create_schema),
             create_versions: fill(create_versions),
-            select_versions: fill(
-                "SELECT version, checksum FROM {outbox+_schema} ORDER BY version",
-            ),
+            select_versions: fill(select_versions),
             record_version: fill(record_version),
             migrations,
             functions,
@@ -117,7 +124,7 @@ impl Plan {
         self.created("CREATE TABLE ")
             .map(|name| match dialect {
                 Dialect::Sqlite | Dialect::MySql => bare(name),
-                Dialect::Postgres => name.to_owned(),
+                Dialect::Postgres | Dialect::SqlServer => name.to_owned(),
             })
             .collect()
     }
@@ -125,15 +132,42 @@ impl Plan {
     /// The indexes, by name as the catalog knows them.
     pub(crate) fn indexes(&self, dialect: Dialect, names: &Names) -> Vec<String> {
         let schema = names.fill(dialect, &names.outbox, "{schema}");
+        let apart = || {
+            self.created("CREATE INDEX ")
+                .chain(self.created("CREATE UNIQUE INDEX "))
+        };
         match dialect {
-            Dialect::Sqlite => self.created("CREATE INDEX ").map(bare).collect(),
+            Dialect::Sqlite => apart().map(bare).collect(),
             // There a table is made together with its indexes.
             Dialect::MySql => self.created("    INDEX ").map(bare).collect(),
-            Dialect::Postgres => self
-                .created("CREATE INDEX ")
-                .map(|name| format!("{schema}.{name}"))
-                .collect(),
+            Dialect::Postgres | Dialect::SqlServer => {
+                apart().map(|name| format!("{schema}.{name}")).collect()
+            }
         }
+    }
+
+    /// The columns, by the names of their table and their own, where a statement cannot be prepared without
+    /// running it: elsewhere that finds the missing ones.
+    pub(crate) fn columns(&self, dialect: Dialect) -> Vec<String> {
+        let mut columns = Vec::new();
+        let mut table = "";
+        let migrations = self
+            .migrations
+            .iter()
+            .filter(|_| dialect == Dialect::SqlServer);
+        for line in migrations.flat_map(|migration| migration.sql.lines()) {
+            if let Some(rest) = line.strip_prefix("CREATE TABLE ") {
+                table = rest.split(' ').next().unwrap_or_default();
+            } else if line.starts_with(')') {
+                table = "";
+            } else if let Some((name, _)) = line.trim_start().split_once(' ')
+                && !table.is_empty()
+                && name != "CONSTRAINT"
+            {
+                columns.push(format!("{table}.[{name}]"));
+            }
+        }
+        columns
     }
 
     /// What the migrations make with this statement, by name as SQL writes it.
@@ -151,6 +185,8 @@ impl Plan {
             "CREATE OR REPLACE FUNCTION ",
             "CREATE OR REPLACE VIEW ",
             "CREATE VIEW ",
+            "ALTER PROCEDURE ",
+            "ALTER FUNCTION ",
         ];
         self.functions
             .lines()
@@ -238,8 +274,9 @@ impl Plan {
         checksum: &str,
     ) -> String {
         let sign = match dialect {
-            Dialect::Postgres => '$',
-            Dialect::Sqlite | Dialect::MySql => '?',
+            Dialect::Postgres => "$",
+            Dialect::Sqlite | Dialect::MySql => "?",
+            Dialect::SqlServer => "@P",
         };
         let record = self
             .record_version
@@ -340,6 +377,26 @@ mod tests {
         ] {
             assert!(relations.iter().any(|known| known == name), "{name}");
         }
+    }
+
+    #[test]
+    fn columns_of_sql_server_are_known_by_name() {
+        let names = Names::of(Some(Dialect::SqlServer));
+        let plan = Plan::new(Dialect::SqlServer, &names).expect("a plan");
+        let columns = plan.columns(Dialect::SqlServer);
+        for name in [
+            "[infra].[Outbox].[NextAttemptAt]",
+            "[infra].[Inbox].[KeyHash]",
+            "[infra].[OutboxJoinWait].[MessageId]",
+        ] {
+            assert!(columns.iter().any(|known| known == name), "{name}");
+        }
+        assert!(
+            columns
+                .iter()
+                .all(|column| column.matches("].[").count() == 2)
+        );
+        assert!(plan.columns(Dialect::Postgres).is_empty());
     }
 
     #[test]

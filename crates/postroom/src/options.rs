@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::observe::Propagator;
+use crate::room::dialect_of;
 use crate::sql::{Identifier, Names};
 use crate::{Postroom, message};
 
@@ -34,7 +35,7 @@ pub struct Options {
     pub(crate) deploy: bool,
     pub(crate) join_wait_topic: String,
     /// Connections that the stores of a fleet share.
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
     pub(crate) budget: Option<Arc<crate::db::Budget>>,
     pub(crate) propagator: Option<Arc<dyn Propagator>>,
     wrong: Option<Error>,
@@ -52,12 +53,14 @@ pub enum Synchronous {
 
 impl Options {
     /// Starts from the defaults. The URL is `sqlite:path/to/file.db`, `sqlite::memory:`,
-    /// `postgres://user@host/database`, or `mysql://user@host/database`, also for MariaDB.
+    /// `postgres://user@host/database`, `mysql://user@host/database`, also for MariaDB, or
+    /// `sqlserver://user@host/database`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
+        let url = url.into();
         Self {
-            url: url.into(),
-            names: Names::default(),
+            names: Names::of(dialect_of(&url).ok()),
+            url,
             worker: default_worker(),
             connections: 16,
             prepared_statements: true,
@@ -65,7 +68,7 @@ impl Options {
             keep_done: true,
             deploy: false,
             join_wait_topic: "join.wait".to_owned(),
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
             budget: None,
             propagator: None,
             wrong: None,
@@ -81,7 +84,7 @@ impl Options {
         self
     }
 
-    /// The outbox table, `outbox` by default. Its archive, dead table and functions take their names
+    /// The outbox table, `outbox` by default (on SQL Server `Outbox`). Its archive, dead table and functions take their names
     /// from it.
     #[must_use]
     pub fn outbox_table(mut self, name: &str) -> Self {
@@ -91,7 +94,7 @@ impl Options {
         self
     }
 
-    /// The inbox table, `inbox` by default.
+    /// The inbox table, `inbox` by default (on SQL Server `Inbox`).
     #[must_use]
     pub fn inbox_table(mut self, name: &str) -> Self {
         if let Some(name) = self.identifier("inbox_table", name) {
@@ -100,7 +103,7 @@ impl Options {
         self
     }
 
-    /// The join table, `outbox_join` by default.
+    /// The join table, `outbox_join` by default (on SQL Server `OutboxJoin`).
     #[must_use]
     pub fn join_table(mut self, name: &str) -> Self {
         if let Some(name) = self.identifier("join_table", name) {
@@ -109,7 +112,7 @@ impl Options {
         self
     }
 
-    /// The join member table, `outbox_join_member` by default.
+    /// The join member table, `outbox_join_member` by default (on SQL Server `OutboxJoinMember`).
     #[must_use]
     pub fn join_member_table(mut self, name: &str) -> Self {
         if let Some(name) = self.identifier("join_member_table", name) {
@@ -204,7 +207,7 @@ impl Options {
             keep_done,
             deploy,
             join_wait_topic,
-            #[cfg(any(feature = "postgres", feature = "mysql"))]
+            #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
                 budget: _,
             propagator,
             wrong,

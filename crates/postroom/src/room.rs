@@ -38,7 +38,8 @@ pub struct Postroom {
 
 impl Postroom {
     /// Opens a store with default options: `sqlite:path/to/file.db`, `sqlite::memory:`,
-    /// `postgres://user@host/database` or `mysql://user@host/database`. The schema must exist: see [`Postroom::deploy`].
+    /// `postgres://user@host/database`, `mysql://user@host/database` or `sqlserver://user@host/database`. The
+    /// schema must exist: see [`Postroom::deploy`].
     ///
     /// # Errors
     /// When the URL is not understood and when the database cannot be reached.
@@ -64,13 +65,24 @@ impl Postroom {
     pub(crate) fn open_unconnected(options: Options, key: Option<StoreKey>) -> Result<Self, Error> {
         options.check()?;
         options.names.check_for(dialect_of(&options.url)?)?;
-        let identifier = options.store_identifier()?;
         let db = open_database(&options)?;
+        Self::on(db, options, key)
+    }
+
+    /// A store on a database that is open.
+    pub(crate) fn on(
+        db: Box<dyn Database>,
+        options: Options,
+        key: Option<StoreKey>,
+    ) -> Result<Self, Error> {
+        let identifier = options.store_identifier()?;
         let transactions = match db.dialect() {
             // There is one writer, and renewals must get their turn between two transactions.
             Dialect::Sqlite => 1,
             // The other half of the connections is for what handlers do beside their transaction.
-            Dialect::Postgres | Dialect::MySql => (options.connections / 2).max(1),
+            Dialect::Postgres | Dialect::MySql | Dialect::SqlServer => {
+                (options.connections / 2).max(1)
+            }
         };
         Ok(Self {
             key,
@@ -155,9 +167,11 @@ impl Postroom {
                 Dialect::Postgres => include_str!("sql/postgres/migrations/missing.sql"),
                 Dialect::Sqlite => include_str!("sql/sqlite/migrations/missing.sql"),
                 Dialect::MySql => include_str!("sql/mysql/migrations/missing.sql"),
+                Dialect::SqlServer => include_str!("sql/mssql/migrations/missing.sql"),
             },
         );
-        let relations = plan.relations(dialect, &self.store.names);
+        let mut relations = plan.relations(dialect, &self.store.names);
+        relations.extend(plan.columns(dialect));
         let values = vec![Value::Texts(relations.into_iter().map(Some).collect())];
         let output = self.store.db.read(missing.call(values)).await?;
         match output.rows.into_iter().next() {
@@ -240,7 +254,15 @@ impl Options {
             }
             #[cfg(feature = "mysql")]
             Dialect::MySql => Ok(self.with_schema(crate::db::mysql::place_of(&self.url)?)),
-            _ => Ok(self.with_schema(self.url.clone())),
+            #[cfg(feature = "mssql")]
+            Dialect::SqlServer => {
+                let place = crate::db::mssql::place_of(&self.url)?;
+                Ok(format!("{place}#{}", self.names.schema()))
+            }
+            Dialect::Sqlite => Ok(self.with_schema(self.url.clone())),
+            // The URL may hold a password.
+            #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
+            dialect => Err(not_built(dialect)),
         }
     }
 
@@ -253,7 +275,7 @@ impl Options {
     }
 
     /// The same for two stores that would share tables. Where a schema is a part of table names, those know
-    /// no upper and lower case, or may not.
+    /// no upper and lower case, or may not; on SQL Server names commonly do not either.
     pub(crate) fn store_identity(&self) -> Result<String, Error> {
         let identifier = self.store_identifier()?;
         match (dialect_of(&self.url)?, identifier.rsplit_once('#')) {
@@ -262,18 +284,21 @@ impl Options {
             {
                 Ok(format!("{place}#{}", schema.to_ascii_lowercase()))
             }
+            (Dialect::SqlServer, _) => Ok(identifier.to_ascii_lowercase()),
             _ => Ok(identifier),
         }
     }
 }
 
-fn dialect_of(url: &str) -> Result<Dialect, Error> {
+pub(crate) fn dialect_of(url: &str) -> Result<Dialect, Error> {
     match url.split(':').next() {
         Some("sqlite") => Ok(Dialect::Sqlite),
         Some("postgres" | "postgresql") => Ok(Dialect::Postgres),
         Some("mysql" | "mariadb") => Ok(Dialect::MySql),
+        Some("sqlserver" | "mssql") => Ok(Dialect::SqlServer),
         _ => Err(ErrorKind::InvalidArgument { param: "url" }.with(
-            "expected `sqlite:FILE`, `sqlite::memory:`, `postgres://USER@HOST/DATABASE` or `mysql://USER@HOST/DATABASE`",
+            "expected `sqlite:FILE`, `sqlite::memory:`, `postgres://USER@HOST/DATABASE`, \
+             `mysql://USER@HOST/DATABASE` or `sqlserver://USER@HOST/DATABASE`",
         )),
     }
 }
@@ -286,10 +311,20 @@ fn open_database(options: &Options) -> Result<Box<dyn Database>, Error> {
         Dialect::Postgres => Ok(Box::new(crate::db::postgres::Postgres::open(options)?)),
         #[cfg(feature = "mysql")]
         Dialect::MySql => Ok(Box::new(crate::db::mysql::MySql::open(options)?)),
+        #[cfg(feature = "mssql")]
+        Dialect::SqlServer => Ok(Box::new(crate::db::mssql::SqlServer::open(options)?)),
         #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
-        dialect => Err(ErrorKind::InvalidArgument { param: "url" }.with(format!(
-            "postroom was built without the feature `{}`",
-            dialect.name()
-        ))),
+        dialect => Err(not_built(dialect)),
     }
+}
+
+#[allow(dead_code, reason = "every dialect may be switched on")]
+fn not_built(dialect: Dialect) -> Error {
+    let feature = match dialect {
+        Dialect::SqlServer => "mssql",
+        other => other.name(),
+    };
+    ErrorKind::InvalidArgument { param: "url" }.with(format!(
+        "postroom was built without the feature `{feature}`"
+    ))
 }

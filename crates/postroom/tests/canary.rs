@@ -78,6 +78,7 @@ impl Indiscreet {
             Backend::Sqlite => "?1",
             Backend::Postgres => "$1",
             Backend::MySql => "?",
+            Backend::SqlServer => "@P1",
         };
         self.fixture
             .fill(&format!("INSERT INTO {{ledger}} VALUES ({value})"))
@@ -105,6 +106,9 @@ impl Indiscreet {
             }
             Backend::MySql => {
                 tx.mysql().await?.exec_drop(&insert, (payload,)).await?;
+            }
+            Backend::SqlServer => {
+                tx.execute(&insert, vec![payload.into()]).await?;
             }
         }
         Ok(())

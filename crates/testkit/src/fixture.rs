@@ -8,7 +8,7 @@ use mysql_async::prelude::Queryable;
 use postroom::{Options, Postroom, Synchronous};
 use tempfile::TempDir;
 
-use crate::{mysql, postgres};
+use crate::{mysql, postgres, sqlserver};
 
 /// A database that tests run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Backend {
     Postgres,
     /// A database of its own in a private MariaDB.
     MySql,
+    /// A schema of its own on the SQL Server that [`sqlserver::URL_VARIABLE`] names.
+    SqlServer,
 }
 
 /// A store that nobody else uses.
@@ -43,7 +45,22 @@ impl Fixture {
     pub async fn new(backend: Backend) -> Self {
         let fixture = Self::empty(backend).await;
         fixture.room.deploy().await.expect("deploy");
+        if let (Backend::SqlServer, Some(schema)) = (backend, &fixture.schema) {
+            sqlserver::make_views(&fixture.url, schema).await;
+        }
         fixture
+    }
+
+    /// A fresh store on SQL Server, `None` when no server is named: then the test is not run, and it says so.
+    ///
+    /// # Panics
+    /// When there is one and it does not work.
+    pub async fn on_sqlserver() -> Option<Self> {
+        if sqlserver::url().is_none() {
+            eprintln!("NOT RUN: {} names no SQL Server", sqlserver::URL_VARIABLE);
+            return None;
+        }
+        Some(Self::new(Backend::SqlServer).await)
     }
 
     /// Opens a fresh store that has no schema yet.
@@ -70,6 +87,11 @@ impl Fixture {
             Backend::MySql => {
                 let url = mysql::fresh_database(mysql::shared_url()).await;
                 (url, None, None)
+            }
+            Backend::SqlServer => {
+                let schema = format!("t_{}", uuid::Uuid::now_v7().simple());
+                let url = sqlserver::url().expect("a SQL Server");
+                (url, Some(schema), None)
             }
         };
         let room = options(&url, schema.as_deref())
@@ -115,6 +137,7 @@ impl Fixture {
     #[must_use]
     pub fn table(&self, name: &str) -> String {
         match (self.backend, &self.schema) {
+            (Backend::SqlServer, Some(schema)) => sqlserver::table(schema, name),
             (Backend::MySql, Some(schema)) => format!("`{schema}_{name}`"),
             (Backend::MySql, None) => format!("`{name}`"),
             (_, Some(schema)) => format!("\"{schema}\".\"{name}\""),
@@ -139,6 +162,7 @@ impl Fixture {
             Backend::Sqlite => self.sqlite().execute_batch(sql).expect("sql"),
             Backend::Postgres => self.postgres().await.batch_execute(sql).await.expect("sql"),
             Backend::MySql => self.mysql().await.query_drop(sql).await.expect("sql"),
+            Backend::SqlServer => sqlserver::run(&self.url, sql).await.expect("sql"),
         }
     }
 
@@ -164,6 +188,7 @@ impl Fixture {
                 let number = self.mysql().await.query_first(sql).await;
                 number.expect("a number").expect("a row")
             }
+            Backend::SqlServer => sqlserver::number(&self.url, &sql).await,
         }
     }
 
@@ -172,7 +197,7 @@ impl Fixture {
     /// # Panics
     /// When the database refuses.
     pub async fn expire_leases(&self) {
-        self.expire_leases_of("true").await;
+        self.expire_leases_of("1 = 1").await;
     }
 
     /// The same for messages that this SQL condition picks.
@@ -184,6 +209,7 @@ impl Fixture {
             Backend::Sqlite => "locked_until = 1, locked_from = 0",
             Backend::Postgres => "locked_until = 'epoch'",
             Backend::MySql => "locked_until = 1",
+            Backend::SqlServer => "locked_until = '19700101'",
         };
         for queue in ["outbox", "inbox"] {
             self.sql(&format!(
@@ -243,6 +269,28 @@ impl Fixture {
         mysql_async::Conn::from_url(&self.url)
             .await
             .expect("connect")
+    }
+
+    /// A connection of the test's own.
+    ///
+    /// # Panics
+    /// When SQL Server cannot be reached.
+    pub async fn sqlserver(&self) -> sqlserver::Client {
+        sqlserver::client(&self.url).await
+    }
+
+    /// A connection to SQL Server in a transaction that holds the outbox, until it is ended or dropped: nobody
+    /// else reads or writes there.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn sqlserver_holding_outbox(&self) -> sqlserver::Client {
+        let mut client = self.sqlserver().await;
+        client.begin_transaction().await.expect("begin");
+        let lock = self.fill("SELECT COUNT(*) FROM {outbox} WITH (TABLOCKX, HOLDLOCK)");
+        let locked = client.simple_query(lock).await.expect("lock");
+        locked.into_results().await.expect("lock");
+        client
     }
 
     /// SQL with the names of this store's tables.

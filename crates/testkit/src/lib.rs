@@ -8,22 +8,27 @@ pub mod mysql;
 pub mod outbox;
 pub mod postgres;
 pub mod server;
+pub mod sqlserver;
+pub mod tsql;
 
 pub use fixture::{Backend, Fixture, eventually};
 pub use outbox::{LEASE, micros};
 
-/// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite`, `postgres` and
-/// `mysql`. What only one database can show comes last, after its name.
+/// Makes tests of functions `async fn(Fixture)`: one per database, in modules `sqlite`, `postgres`, `mysql`
+/// and `sqlserver`. What only one database can show comes last, after its name. What says itself where it
+/// belongs runs there only. Without a SQL Server that is named, its tests do nothing.
 #[macro_export]
 macro_rules! mount {
     ($($test:ident),+ $(,)? $(; postgres: $($postgres:ident),+ $(,)?)? $(; mysql: $($mysql:ident),+ $(,)?)?) => {
         $crate::mount!(
             sqlite: $($test),+;
             postgres: $($test),+ $($(, $postgres)+)?;
-            mysql: $($test),+ $($(, $mysql)+)?
+            mysql: $($test),+ $($(, $mysql)+)?;
+            sqlserver: $($test),+
         );
     };
-    ($(sqlite: $($sqlite:ident),+ $(,)?;)? postgres: $($postgres:ident),+ $(,)? $(; mysql: $($mysql:ident),+ $(,)?)?) => {
+    ($(sqlite: $($sqlite:ident),+ $(,)?;)? postgres: $($postgres:ident),+ $(,)?
+        $(; mysql: $($mysql:ident),+ $(,)?)? $(; sqlserver: $($sqlserver:ident),+ $(,)?)?) => {
         $(mod sqlite {
             $crate::mount!(@ Sqlite: $($sqlite),+);
         })?
@@ -34,6 +39,15 @@ macro_rules! mount {
 
         $(mod mysql {
             $crate::mount!(@ MySql: $($mysql),+);
+        })?
+
+        $(mod sqlserver {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $sqlserver() {
+                if let Some(fixture) = $crate::Fixture::on_sqlserver().await {
+                    super::$sqlserver(fixture).await;
+                }
+            })+
         })?
     };
     (@ $backend:ident: $($test:ident),+) => {

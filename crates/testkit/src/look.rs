@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mysql_async::prelude::Queryable;
 
-use crate::{Backend, Fixture};
+use crate::{Backend, Fixture, sqlserver};
 
 /// MySQL's clock, in microseconds since 1970.
 pub(crate) const MYSQL_CLOCK: &str =
@@ -26,6 +26,7 @@ impl Fixture {
                     "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
                 }
                 Backend::MySql => MYSQL_CLOCK,
+                Backend::SqlServer => sqlserver::NOW,
             })
             .await;
         UNIX_EPOCH + Duration::from_micros(micros.unsigned_abs())
@@ -43,6 +44,10 @@ impl Fixture {
             }
             Backend::Postgres => format!(
                 "UPDATE {{{table}}} SET {column} = {column} - {micros} * interval '1 microsecond'"
+            ),
+            Backend::SqlServer => format!(
+                "UPDATE {{{table}}} SET {column} = DATEADD(SECOND, -{}, {column})",
+                by.as_secs()
             ),
         })
         .await;
@@ -69,6 +74,9 @@ impl Fixture {
                 "CREATE TRIGGER {name} BEFORE {operation} ON {{{table}}} \
                  FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'"
             ),
+            Backend::SqlServer => {
+                sqlserver::refuse(self.schema.as_deref().unwrap_or_default(), operation, table)
+            }
         })
         .await;
     }
@@ -82,6 +90,10 @@ impl Fixture {
         self.sql(&match self.backend {
             Backend::Sqlite | Backend::MySql => format!("DROP TRIGGER {name}"),
             Backend::Postgres => format!("DROP FUNCTION {{{name}}}() CASCADE"),
+            Backend::SqlServer => format!(
+                "DROP TRIGGER [{}].[{name}]",
+                self.schema.as_deref().unwrap_or_default()
+            ),
         })
         .await;
     }
@@ -93,6 +105,7 @@ impl Fixture {
     pub async fn columns(&self, table: &str) -> Vec<String> {
         self.texts(&match (self.backend, &self.schema) {
             (Backend::Sqlite, _) => format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid"),
+            (Backend::SqlServer, Some(schema)) => sqlserver::columns(schema, table),
             (_, Some(schema)) => format!(
                 "SELECT column_name::text FROM information_schema.columns \
                  WHERE table_schema = '{schema}' AND table_name = '{table}' ORDER BY ordinal_position"
@@ -115,6 +128,7 @@ impl Fixture {
                 "SELECT (SELECT group_concat(name, ', ') FROM pragma_index_info(list.name)) \
                  FROM pragma_index_list('{table}') AS list"
             ),
+            (Backend::SqlServer, Some(schema)) => sqlserver::indexes(schema, table),
             (_, Some(schema)) => format!(
                 "SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) \
                  FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indexrelid \
@@ -136,6 +150,7 @@ impl Fixture {
     pub async fn references(&self, table: &str) -> Vec<String> {
         self.texts(&match (self.backend, &self.schema) {
             (Backend::Sqlite, _) => format!("SELECT \"table\" FROM pragma_foreign_key_list('{table}')"),
+            (Backend::SqlServer, Some(schema)) => sqlserver::references(schema, table),
             (_, Some(schema)) => format!(
                 "SELECT c.relname::text FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.confrelid \
                  WHERE k.contype = 'f' AND k.conrelid = '\"{schema}\".\"{table}\"'::regclass"
@@ -155,6 +170,7 @@ impl Fixture {
     pub async fn tables(&self) -> Vec<String> {
         self.texts(&match (self.backend, &self.schema) {
             (Backend::Sqlite, _) => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name".to_owned(),
+            (Backend::SqlServer, Some(schema)) => sqlserver::tables(schema),
             (_, Some(schema)) => format!(
                 "SELECT tablename::text FROM pg_tables WHERE schemaname = '{schema}' ORDER BY tablename"
             ),
@@ -183,6 +199,7 @@ impl Fixture {
                 rows.iter().map(|row| row.get(0)).collect()
             }
             Backend::MySql => self.mysql().await.query(sql).await.expect("text"),
+            Backend::SqlServer => sqlserver::texts(&self.url, &sql).await,
         }
     }
 }

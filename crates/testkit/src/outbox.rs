@@ -7,7 +7,7 @@ use postroom::{Message, OwnerToken, WorkItemId};
 use uuid::Uuid;
 
 use crate::look::MYSQL_CLOCK;
-use crate::{Backend, Fixture};
+use crate::{Backend, Fixture, sqlserver};
 
 /// Long enough that no lease of a test expires by accident.
 pub const LEASE: Duration = Duration::from_secs(300);
@@ -74,6 +74,7 @@ impl Fixture {
         match self.backend {
             Backend::Sqlite | Backend::MySql => format!("x'{}'", id.simple()),
             Backend::Postgres => format!("'{id}'::uuid"),
+            Backend::SqlServer => format!("'{id}'"),
         }
     }
 
@@ -83,6 +84,7 @@ impl Fixture {
         match self.backend {
             Backend::Sqlite | Backend::MySql => column.to_owned(),
             Backend::Postgres => format!("CAST(extract(epoch FROM {column}) * 1000000 AS bigint)"),
+            Backend::SqlServer => format!("DATEDIFF_BIG(MICROSECOND, '19700101', {column})"),
         }
     }
 
@@ -94,6 +96,7 @@ impl Fixture {
             Backend::Postgres => {
                 format!("('epoch'::timestamptz + {micros} * interval '1 microsecond')")
             }
+            Backend::SqlServer => sqlserver::time(micros),
         }
     }
 
@@ -105,6 +108,7 @@ impl Fixture {
                 "SELECT CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
             }
             Backend::MySql => MYSQL_CLOCK,
+            Backend::SqlServer => sqlserver::NOW,
         })
         .await
     }
@@ -124,6 +128,7 @@ impl Fixture {
             Backend::Sqlite => self.sqlite().execute_batch(&sql).is_err(),
             Backend::Postgres => self.postgres().await.batch_execute(&sql).await.is_err(),
             Backend::MySql => self.mysql().await.query_drop(sql).await.is_err(),
+            Backend::SqlServer => sqlserver::run(&self.url, &sql).await.is_err(),
         }
     }
 
@@ -168,6 +173,7 @@ impl Fixture {
                     .await;
                 plan.expect("sql").expect("a plan")
             }
+            Backend::SqlServer => sqlserver::plan(&self.url, &query).await,
         }
     }
 

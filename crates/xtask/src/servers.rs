@@ -10,15 +10,18 @@ use anyhow::{Context, Result, bail};
 pub(crate) enum Database {
     Postgres,
     MySql,
+    /// None can be started here: somebody has to name one.
+    SqlServer,
 }
 
 impl Database {
-    pub(crate) const ALL: [Self; 2] = [Self::Postgres, Self::MySql];
+    pub(crate) const ALL: [Self; 3] = [Self::Postgres, Self::MySql, Self::SqlServer];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Postgres => "PostgreSQL",
             Self::MySql => "MariaDB",
+            Self::SqlServer => "SQL Server",
         }
     }
 
@@ -27,6 +30,7 @@ impl Database {
         match self {
             Self::Postgres => "postgres",
             Self::MySql => "mysql",
+            Self::SqlServer => "sqlserver",
         }
     }
 
@@ -48,6 +52,10 @@ impl Database {
                 let url = server.url().to_owned();
                 (Box::new(server), testkit::mysql::URL_VARIABLE, url)
             }
+            Self::SqlServer => {
+                let url = testkit::sqlserver::url().context("no SQL Server is named")?;
+                (Box::new(()), testkit::sqlserver::URL_VARIABLE, url)
+            }
         }))
     }
 
@@ -55,13 +63,18 @@ impl Database {
         match self {
             Self::Postgres => testkit::postgres::find().is_ok(),
             Self::MySql => testkit::mysql::find().is_ok(),
+            Self::SqlServer => testkit::sqlserver::url().is_some(),
         }
+    }
+
+    pub(crate) fn can_be_installed(self) -> bool {
+        self != Self::SqlServer
     }
 
     /// Makes sure that there is one to start. `false` when there is none and none can be had.
     pub(crate) fn is_here_or_installed(self) -> bool {
-        if self.is_here() {
-            return true;
+        if self.is_here() || !self.can_be_installed() {
+            return self.is_here();
         }
         eprintln!("no {} found; trying to install it", self.name());
         match self.install() {
@@ -86,6 +99,7 @@ impl Database {
                 no_service()?;
                 "mariadb-server"
             }
+            Self::SqlServer => bail!("somebody has to name one"),
         };
         apt_get(&["update", "-qq"])?;
         apt_get(&[

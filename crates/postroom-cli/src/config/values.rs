@@ -331,12 +331,21 @@ fn store_url(value: &DeValue<'_>) -> Result<(), String> {
     let plain = matches!(source, Source::Plain(_));
     let url = source.read()?;
     let url = url.reveal();
-    if !["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"]
-        .iter()
-        .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
+    if ![
+        "sqlite:",
+        "postgres:",
+        "postgresql:",
+        "mysql:",
+        "mariadb:",
+        "sqlserver:",
+        "mssql:",
+    ]
+    .iter()
+    .any(|scheme| url.len() > scheme.len() && url.starts_with(scheme))
     {
         return Err(
-            "expected sqlite:FILE, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE"
+            "expected sqlite:FILE, postgres://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE or \
+             sqlserver://USER@HOST/DATABASE"
                 .to_owned(),
         );
     }

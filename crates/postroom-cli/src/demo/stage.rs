@@ -51,8 +51,8 @@ impl Stage {
             Dialect::Postgres => {
                 Shop::postgres(&url, schema.as_deref().unwrap_or_default()).await?
             }
-            Dialect::MySql => anyhow::bail!("the demo works on SQLite and PostgreSQL only"),
-            _ => Shop::sqlite(&file_of(&url), schema.as_deref())?,
+            Dialect::Sqlite => Shop::sqlite(&file_of(&url), schema.as_deref())?,
+            _ => bail!("the demo's shop is on SQLite or PostgreSQL"),
         };
         Ok(Self {
             room,

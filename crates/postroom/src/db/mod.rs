@@ -13,20 +13,24 @@ use crate::migrate::Plan;
 use crate::sql::{Call, Dialect, Queue, Row, Script, Statement};
 use crate::wake::Wake;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
 mod budget;
+#[cfg(feature = "mssql")]
+pub(crate) mod mssql;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
 mod tls;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
+mod url;
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
 pub(crate) use budget::{Budget, FAREWELL, Idle};
-#[cfg(any(feature = "postgres", feature = "mysql"))]
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
 pub(crate) use tls::TlsSettings;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -42,7 +46,7 @@ pub(crate) struct Output {
     pub(crate) ends: Vec<usize>,
 }
 
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "mssql"))]
 impl Output {
     /// Adds what the next call gave back.
     pub(crate) fn append(&mut self, next: Self) {
@@ -129,6 +133,12 @@ pub(crate) trait Transaction: Send {
     /// The connection underneath, when this is MySQL.
     #[cfg(feature = "mysql")]
     fn mysql(&mut self) -> Option<&mut mysql_async::Conn> {
+        None
+    }
+
+    /// The client underneath, when this is SQL Server.
+    #[cfg(feature = "mssql")]
+    fn sql_server(&mut self) -> Option<&mut mssql::Client> {
         None
     }
 

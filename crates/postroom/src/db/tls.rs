@@ -3,13 +3,14 @@
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::db::url::decoded;
 use crate::error::{Error, ErrorKind};
 
 /// `sslmode` and `sslrootcert`, or as MySQL calls them `ssl-mode` and `ssl-ca`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TlsSettings {
     pub(super) mode: Option<String>,
-    root_certificates: Option<String>,
+    pub(super) root_certificates: Option<String>,
 }
 
 impl TlsSettings {
@@ -57,32 +58,13 @@ impl TlsSettings {
 }
 
 /// Whether a host's name means this machine.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host
             .trim_matches(['[', ']'])
             .parse::<std::net::IpAddr>()
             .is_ok_and(|address| address.is_loopback())
-}
-
-/// Undoes `%2F` and its like; what is no such thing stays.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) if first == b'%' => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

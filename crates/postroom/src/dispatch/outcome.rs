@@ -230,6 +230,10 @@ fn is_infrastructure(error: &(dyn StdError + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<tokio_postgres::Error>() {
         return crate::db::postgres::database_error(error).is_transient();
     }
+    #[cfg(feature = "mssql")]
+    if let Some(error) = error.downcast_ref::<tiberius::error::Error>() {
+        return crate::db::mssql::database_error(error).is_transient();
+    }
     #[cfg(feature = "sqlite")]
     if let Some(error) = error.downcast_ref::<rusqlite::Error>() {
         return crate::db::sqlite::database_error(error).is_transient();

@@ -13,7 +13,7 @@ use crate::tx::Executor;
 
 /// A handler's transaction. Everything that takes a caller's transaction takes it too
 /// (`room.outbox().enqueue_in(&mut tx, …)`); your own statements go through [`Tx::execute`],
-/// [`Tx::postgres`], [`Tx::mysql`] or [`Tx::sqlite`].
+/// [`Tx::postgres`], [`Tx::mysql`], [`Tx::sql_server`] or [`Tx::sqlite`].
 ///
 /// It begins with the first statement, so that slow work before it holds no lock. Do not commit or roll
 /// back yourself: success commits, anything else rolls back. SQLite has one writer at a time: between the
@@ -72,7 +72,7 @@ impl Tx {
     }
 
     /// Runs one statement of yours and says how many rows it changed. Parameters are `$1` on PostgreSQL, `?1` on
-    /// SQLite and `?` on MySQL.
+    /// SQLite, `?` on MySQL and `@P1` on SQL Server.
     ///
     /// # Errors
     /// When the database refuses, and when the transaction is over.
@@ -133,6 +133,27 @@ impl Tx {
             _ => None,
         })
         .map_err(|_| not_on("MySQL"))
+    }
+
+    /// The client underneath, for queries of your own.
+    ///
+    /// # Errors
+    /// When the store is not on SQL Server, when no connection can be had, and when the transaction is over.
+    #[cfg(feature = "mssql")]
+    pub async fn sql_server(
+        &mut self,
+    ) -> Result<
+        impl std::ops::DerefMut<
+            Target = tiberius::Client<tokio_util::compat::Compat<tokio::net::TcpStream>>,
+        > + '_,
+        Error,
+    > {
+        let slot = self.open().await?;
+        tokio::sync::MutexGuard::try_map(slot, |slot| match slot {
+            Slot::Open(open) => open.transaction.sql_server(),
+            _ => None,
+        })
+        .map_err(|_| not_on("SQL Server"))
     }
 
     /// Runs `work` on the connection underneath, away from the async threads.

@@ -80,13 +80,14 @@ impl Modules {
     }
 }
 
-/// On SQLite and MySQL a schema is a part of table names, and those know no upper and lower case, or may not.
+/// On SQLite and MySQL a schema is a part of table names, and those know no upper and lower case, or may not;
+/// on SQL Server names commonly do not either.
 fn same_store(one: &Postroom, other: &Postroom) -> bool {
     let key = |room: &Postroom| {
         let store = room.outbox().store;
         let schema = store.names.schema();
         match (room.dialect(), room.identifier().strip_suffix(schema)) {
-            (Dialect::Sqlite | Dialect::MySql, Some(place)) => {
+            (Dialect::Sqlite | Dialect::MySql | Dialect::SqlServer, Some(place)) => {
                 format!("{place}{}", schema.to_ascii_lowercase())
             }
             _ => room.identifier().to_owned(),

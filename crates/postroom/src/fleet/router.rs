@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub(super) looking: Mutex<()>,
     at_once: usize,
     strategy: Arc<MakeStrategy>,
-    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
     budget: Arc<crate::db::Budget>,
     again: OnceLock<AbortOnDrop>,
 }
@@ -71,7 +71,7 @@ impl Fleet {
                 looking: Mutex::default(),
                 at_once: builder.at_once,
                 strategy: builder.strategy,
-                #[cfg(any(feature = "postgres", feature = "mysql"))]
+                #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
                 budget: crate::db::Budget::new(builder.connections),
                 again: OnceLock::new(),
             }),
@@ -177,7 +177,7 @@ impl Fleet {
 impl Inner {
     /// The options of a store, with its share of the connections.
     pub(super) fn equip(&self, options: Options) -> Options {
-        #[cfg(any(feature = "postgres", feature = "mysql"))]
+        #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
         {
             let share = self.budget.share();
             let mut options = options;
@@ -185,7 +185,7 @@ impl Inner {
             options.budget = Some(share);
             options
         }
-        #[cfg(not(any(feature = "postgres", feature = "mysql")))]
+        #[cfg(not(any(feature = "postgres", feature = "mysql", feature = "mssql")))]
         options
     }
 }

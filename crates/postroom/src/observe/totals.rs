@@ -12,7 +12,9 @@ impl Postroom {
     /// - on PostgreSQL when the server's statistics are reset, as they are by a crash. They come from there,
     ///   up to some seconds late, and count what was rolled back too;
     /// - on SQLite when a cleanup, purge or replay has emptied the archive or the dead messages. There, done
-    ///   stays zero if the store keeps no done messages ([`Options::keep_done`](crate::Options::keep_done)).
+    ///   stays zero if the store keeps no done messages ([`Options::keep_done`](crate::Options::keep_done));
+    /// - on SQL Server, in part, when dead messages are replayed or purged: what is neither unfinished nor dead
+    ///   counts as done.
     ///
     /// # Errors
     /// When the database fails.

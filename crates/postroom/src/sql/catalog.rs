@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::sql::{Dialect, Identifier, Names, Part, Script, mysql, postgres, sqlite};
+use crate::sql::{Dialect, Identifier, Names, Part, Script, mssql, mysql, postgres, sqlite};
 
 /// The scripts of a store.
 #[derive(Debug)]
@@ -13,11 +13,11 @@ pub(crate) struct Catalog {
     /// The inbox's work queue, settled by (source, message id) or the bare id instead of by work item.
     pub(crate) inbox_by_key: QueueSql,
     pub(crate) enqueue: Arc<Script>,
-    /// PostgreSQL only: any number of messages in one statement.
+    /// PostgreSQL and SQL Server: any number of messages in one statement.
     pub(crate) enqueue_many: Option<Arc<Script>>,
-    /// PostgreSQL only: messages and their memberships in one statement.
+    /// PostgreSQL and SQL Server: messages and their memberships in one statement.
     pub(crate) enqueue_joined: Option<Arc<Script>>,
-    /// Not on PostgreSQL: one membership, after its message.
+    /// SQLite and MySQL: one membership, after its message.
     pub(crate) enqueue_member: Option<Arc<Script>>,
     pub(crate) enqueue_wait: Arc<Script>,
     pub(crate) enqueue_once: Arc<Script>,
@@ -49,13 +49,13 @@ pub(crate) struct QueueSql {
     pub(crate) fail: Arc<Script>,
     pub(crate) renew: Arc<Script>,
     pub(crate) release: Arc<Script>,
-    /// PostgreSQL only: a dispatcher's round trip in one statement.
+    /// PostgreSQL and SQL Server: a dispatcher's round trip in one statement.
     pub(crate) settle_and_claim: Option<Arc<Script>>,
     /// PostgreSQL only: wakes workers of other processes.
     pub(crate) announce: Option<Arc<Script>>,
-    /// PostgreSQL only: an ack and what follows from it in one statement.
+    /// PostgreSQL and SQL Server: an ack and what follows from it in one statement.
     pub(crate) ack_and_enqueue: Option<Arc<Script>>,
-    /// Not on PostgreSQL: stops a transaction that has lost its lease.
+    /// SQLite and MySQL: stops a transaction that has lost its lease.
     pub(crate) held: Option<Arc<Script>>,
     pub(crate) reap: Arc<Script>,
     pub(crate) replay: Arc<Script>,
@@ -241,9 +241,9 @@ impl QueueSql {
 
 /// The statements of one work-queue operation, for people who work a queue from another language.
 ///
-/// On PostgreSQL that is a call of one of the deployed functions; on SQLite one statement or several, to be
-/// run in one transaction that began with `BEGIN IMMEDIATE`; on MySQL the same in one transaction under
-/// READ COMMITTED.
+/// On PostgreSQL and SQL Server that is a call of one of the deployed functions or procedures; on SQLite one
+/// statement or several, to be run in one transaction that began with `BEGIN IMMEDIATE`; on MySQL the same in
+/// one transaction under READ COMMITTED.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operation {
@@ -303,8 +303,9 @@ impl OperationStatement {
 }
 
 /// The files of a dialect: those that every dialect has, each under its own name, and what is particular.
+/// That may be the migrations, where a dialect has come later and begins with columns that others were given.
 macro_rules! files_with {
-    ($($particular:ident: $value:expr),+ $(,)?) => {
+    (migrations: $migrations:expr, $($particular:ident: $value:expr),+ $(,)?) => {
         Files {
             enqueue: include_str!("enqueue.sql"),
             enqueue_wait: include_str!("enqueue_wait.sql"),
@@ -353,6 +354,12 @@ macro_rules! files_with {
             clock: include_str!("clock.sql"),
             totals: include_str!("totals.sql"),
             invalid_indexes: include_str!("invalid_indexes.sql"),
+            migrations: $migrations,
+            $($particular: $value),+
+        }
+    };
+    ($($particular:ident: $value:expr),+ $(,)?) => {
+        files_with!(
             migrations: &[
                 (1, "outbox", include_str!("migrations/0001_outbox.sql")),
                 (2, "inbox", include_str!("migrations/0002_inbox.sql")),
@@ -365,7 +372,7 @@ macro_rules! files_with {
                 ),
             ],
             $($particular: $value),+
-        }
+        )
     };
 }
 pub(super) use files_with;
@@ -478,6 +485,7 @@ pub(crate) fn files(dialect: Dialect) -> &'static Files {
         Dialect::Postgres => &postgres::FILES,
         Dialect::Sqlite => &sqlite::FILES,
         Dialect::MySql => &mysql::FILES,
+        Dialect::SqlServer => &mssql::FILES,
     }
 }
 

@@ -1,5 +1,5 @@
 //! What is said to a database: values, statements, and the .sql files of each dialect.
-//! SQL text lives in `sqlite/`, `postgres/` and `mysql/`, under the same file names; this module fills in the
+//! SQL text lives in `sqlite/`, `postgres/`, `mysql/` and `mssql/`, under the same file names; this module fills in the
 //! table names once, when a store is opened. Nothing here talks to a database.
 
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 
 #[cfg(any(
     feature = "sqlite",
+    feature = "mssql",
     feature = "sqlx-sqlite",
     feature = "diesel-sqlite",
     feature = "mysql",
@@ -20,6 +21,7 @@ mod names;
 mod script;
 
 mod catalog;
+mod mssql;
 mod mysql;
 mod postgres;
 mod sqlite;
@@ -36,6 +38,8 @@ pub use catalog::{Operation, OperationStatement, Queue};
     feature = "sea-orm"
 ))]
 pub(crate) use json::as_json;
+#[cfg(feature = "mssql")]
+pub(crate) use json::as_json_with_hyphens;
 pub(crate) use names::{Identifier, Names};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) use script::statements;
@@ -51,6 +55,8 @@ pub enum Dialect {
     Postgres,
     /// MySQL 8.0.21 or later, MariaDB 10.6 or later.
     MySql,
+    /// SQL Server 2017 or later, and Azure SQL.
+    SqlServer,
 }
 
 impl Dialect {
@@ -61,14 +67,15 @@ impl Dialect {
             Self::Sqlite => "sqlite",
             Self::Postgres => "postgres",
             Self::MySql => "mysql",
+            Self::SqlServer => "sqlserver",
         }
     }
 }
 
 /// One SQL statement with its parameters, ready for any client library.
 ///
-/// PostgreSQL statements number their parameters `$1`, SQLite's `?1`; both start at 1 and leave no
-/// gap. MySQL's are `?`, one for each value.
+/// PostgreSQL statements number their parameters `$1`, SQLite's `?1`, SQL Server's `@P1`; all start at 1 and
+/// leave no gap. MySQL's are `?`, one for each value.
 #[derive(Debug, Clone)]
 pub struct Statement {
     /// The text.
@@ -80,7 +87,8 @@ pub struct Statement {
 /// A parameter, or a column of a row. Times are integers: microseconds since 1970, UTC.
 ///
 /// SQLite and MySQL have no arrays and no UUIDs: there an array is JSON text (UUIDs and bytes as
-/// lower-case hexadecimal), and a UUID is 16 bytes.
+/// lower-case hexadecimal), and a UUID is 16 bytes. SQL Server has no arrays either: there the JSON text
+/// holds UUIDs with hyphens.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Value {

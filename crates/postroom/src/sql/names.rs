@@ -57,6 +57,20 @@ impl Default for Names {
 }
 
 impl Names {
+    /// The names in use when none are chosen: on SQL Server those of the specification.
+    pub(crate) fn of(dialect: Option<Dialect>) -> Self {
+        if dialect != Some(Dialect::SqlServer) {
+            return Self::default();
+        }
+        Self {
+            schema: None,
+            outbox: Identifier("Outbox".to_owned()),
+            inbox: Identifier("Inbox".to_owned()),
+            join: Identifier("OutboxJoin".to_owned()),
+            join_member: Identifier("OutboxJoinMember".to_owned()),
+        }
+    }
+
     /// The schema in use: `infra` by default where the database has schemas. SQLite and MySQL have none:
     /// there a schema that was asked for becomes a prefix of the table names.
     pub(crate) fn schema(&self) -> &str {
@@ -109,6 +123,7 @@ impl Names {
                 "_audit",
             ]
             .iter()
+            .chain(&["wait", "schema", "key", "audit"])
             .map(|suffix| format!("{}{suffix}", name.to_ascii_lowercase()))
             .collect()
         };
@@ -180,7 +195,7 @@ impl Names {
         match (form, dialect) {
             ("plain", _) => Some(table),
             ("name", _) | ("", Dialect::Sqlite | Dialect::MySql) => Some(quoted(dialect, &table)),
-            ("", Dialect::Postgres) => Some(format!(
+            ("", Dialect::Postgres | Dialect::SqlServer) => Some(format!(
                 "{}.{}",
                 quoted(dialect, self.schema()),
                 quoted(dialect, &table)
@@ -195,6 +210,7 @@ fn quoted(dialect: Dialect, name: &str) -> String {
     match dialect {
         Dialect::Postgres | Dialect::Sqlite => format!("\"{name}\""),
         Dialect::MySql => format!("`{name}`"),
+        Dialect::SqlServer => format!("[{name}]"),
     }
 }
 
@@ -222,6 +238,10 @@ mod tests {
         assert_eq!(
             names.fill(Dialect::MySql, &names.inbox, text),
             "`shop_outbox` `shop_inbox_done` `shop_outbox_join_x` shop_inbox `shop` {other} {"
+        );
+        assert_eq!(
+            names.fill(Dialect::SqlServer, &names.inbox, text),
+            "[shop].[outbox] [shop].[inbox_done] [outbox_join_x] inbox [shop] {other} {"
         );
     }
 
@@ -268,10 +288,16 @@ mod tests {
         #[test]
         fn whatever_passes_is_one_plain_word(name in "\\PC{0,60}") {
             if let Ok(identifier) = Identifier::parse("schema", &name) {
-                for (dialect, quote) in [(Dialect::Postgres, '"'), (Dialect::Sqlite, '"'), (Dialect::MySql, '`')] {
+                for (dialect, quotes) in [
+                    (Dialect::Postgres, ['"', '"']),
+                    (Dialect::Sqlite, ['"', '"']),
+                    (Dialect::MySql, ['`', '`']),
+                    (Dialect::SqlServer, ['[', ']']),
+                ] {
                     let filled = quoted(dialect, &identifier.0);
                     prop_assert!(filled[1..filled.len() - 1].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'));
-                    prop_assert_eq!(filled.matches(quote).count(), 2);
+                    prop_assert_eq!(filled.matches(quotes).count(), 2);
+                    prop_assert!(filled.starts_with(quotes[0]) && filled.ends_with(quotes[1]));
                 }
             }
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::sql::{Dialect, Statement, Value};
 
-/// One operation: a single statement on PostgreSQL, one or more elsewhere. All statements of a script
-/// run in one transaction.
+/// One operation: a single statement on PostgreSQL, a batch on SQL Server, one statement or more elsewhere.
+/// All statements of a script run in one transaction.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) parts: Vec<Part>,
@@ -38,6 +38,11 @@ impl Script {
         let parts = match dialect {
             Dialect::Postgres => vec![Part {
                 sql: text.trim().trim_end_matches(';').into(),
+                values: Vec::new(),
+                if_changed: false,
+            }],
+            Dialect::SqlServer => vec![Part {
+                sql: without_comments(text).into(),
                 values: Vec::new(),
                 if_changed: false,
             }],

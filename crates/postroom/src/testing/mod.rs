@@ -87,15 +87,21 @@ impl TestRoom {
         })
     }
 
-    /// Drops the schema that [`TestRoom::on`] has made on PostgreSQL. Does nothing to any other store.
+    /// Drops the schema that [`TestRoom::on`] has made on PostgreSQL or SQL Server. Does nothing to any other
+    /// store.
     ///
     /// # Errors
     /// When the database refuses.
     pub async fn remove(self) -> Result<(), Error> {
-        if !self.has_own_schema || self.dialect() != Dialect::Postgres {
-            return Ok(());
-        }
-        let text = include_str!("../sql/postgres/drop_schema.sql");
+        let text = match self.dialect() {
+            Dialect::Postgres if self.has_own_schema => {
+                include_str!("../sql/postgres/drop_schema.sql")
+            }
+            Dialect::SqlServer if self.has_own_schema => {
+                include_str!("../sql/mssql/drop_schema.sql")
+            }
+            _ => return Ok(()),
+        };
         let call = self.script(Queue::Outbox, text).call(Vec::new());
         self.store.db.run(vec![call]).await.map(drop)
     }
@@ -129,6 +135,7 @@ impl TestRoom {
             Dialect::Postgres => include_str!("../sql/postgres/advance.sql"),
             Dialect::Sqlite => include_str!("../sql/sqlite/advance.sql"),
             Dialect::MySql => include_str!("../sql/mysql/advance.sql"),
+            Dialect::SqlServer => include_str!("../sql/mssql/advance.sql"),
         };
         let call = self.script(Queue::Outbox, text).call(vec![micros.into()]);
         self.store.run("advance", "store", vec![call]).await?;
@@ -268,6 +275,7 @@ impl TestRoom {
             Dialect::Postgres => include_str!("../sql/postgres/next_ready.sql"),
             Dialect::Sqlite => include_str!("../sql/sqlite/next_ready.sql"),
             Dialect::MySql => include_str!("../sql/mysql/next_ready.sql"),
+            Dialect::SqlServer => include_str!("../sql/mssql/next_ready.sql"),
         };
         let mut next = None;
         for (queue, _) in dispatcher.queues() {

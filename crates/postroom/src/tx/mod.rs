@@ -5,6 +5,7 @@
 //! |---|---|---|
 //! | `sqlite` | `rusqlite::{Transaction, Savepoint, Connection}` | `rusqlite::Error::ToSqlConversionFailure` |
 //! | `postgres` | `tokio_postgres::{Transaction, Client}`, `deadpool_postgres::Transaction` | [`Error`] itself |
+//! | `mssql` | `tiberius::Client`, between its `begin_transaction` and `commit_transaction` | [`Error`] itself |
 //! | `sqlx-postgres` | `sqlx::Transaction<'_, Postgres>`, `sqlx::PgConnection` | `sqlx::Error::Encode` |
 //! | `mysql` | `mysql_async::{Transaction, Conn}` | `mysql_async::Error::Other` |
 //! | `sqlx-mysql` | `sqlx::Transaction<'_, MySql>`, `sqlx::MySqlConnection` | `sqlx::Error::Encode` |
@@ -54,6 +55,8 @@ mod sqlx_mysql;
 mod sqlx_postgres;
 #[cfg(feature = "sqlx-sqlite")]
 mod sqlx_sqlite;
+#[cfg(feature = "mssql")]
+mod tiberius;
 #[cfg(feature = "postgres")]
 mod tokio_postgres;
 
@@ -61,8 +64,9 @@ mod tokio_postgres;
 ///
 /// Implement it for a client library of your own: run one statement, say how many rows it changed. No
 /// row is ever decoded. The number is what the server reports for the command, which for a `SELECT`
-/// is the number of rows that it returned; MySQL's statements do not depend on it. A statement without
-/// values may be one that MySQL does not prepare: send it as text there.
+/// is the number of rows that it returned; on SQL Server that holds for the rows that a procedure returns too,
+/// and MySQL's statements do not depend on it. A statement without values may be one that MySQL does not
+/// prepare: send it as text there.
 pub trait Executor {
     /// The client's own error, so that `?` works in the caller's code. It must be able to carry ours.
     type Error: From<Error>;
@@ -89,10 +93,11 @@ pub(crate) async fn run_in<E: Executor>(
             ))
             .into());
     }
-    // A failed statement leaves nothing in a transaction of PostgreSQL. In any other it leaves what the
-    // statements before it have written, and the caller may commit all the same.
+    // A failed statement leaves nothing in a transaction of PostgreSQL or SQL Server, where it undoes all of
+    // it. In any other it leaves what the statements before it have written, and the caller may commit all
+    // the same.
     let several = calls.len() > 1 || calls.iter().any(|call| call.script.parts.len() > 1);
-    if dialect == Dialect::Postgres || !several {
+    if matches!(dialect, Dialect::Postgres | Dialect::SqlServer) || !several {
         return run_each(tx, calls).await;
     }
     tx.execute(control("SAVEPOINT postroom")).await?;

@@ -393,6 +393,10 @@ async fn client_error(fixture: &Fixture) -> HandlerError {
             fixture.sql(&kill).await;
             victim.query_drop("SELECT 1").await.unwrap_err().into()
         }
+        Backend::SqlServer => {
+            let refused = tokio::net::TcpStream::connect(("127.0.0.1", 1)).await;
+            tiberius::error::Error::from(refused.unwrap_err()).into()
+        }
     }
 }
 

@@ -263,7 +263,7 @@ async fn a_database_that_hangs_does_not_hold_up_the_end_for_ever(fixture: Fixtur
         .unwrap();
     began.notified().await;
     // Somebody locks everything, and the result cannot be written.
-    let (sqlite, postgres, mut mysql);
+    let (sqlite, postgres, mut mysql, _sqlserver);
     match fixture.backend {
         Backend::Sqlite => {
             sqlite = fixture.sqlite();
@@ -279,6 +279,7 @@ async fn a_database_that_hangs_does_not_hold_up_the_end_for_ever(fixture: Fixtur
             let lock = fixture.fill("LOCK TABLES {outbox} WRITE");
             mysql.query_drop(lock).await.unwrap();
         }
+        Backend::SqlServer => _sqlserver = fixture.sqlserver_holding_outbox().await,
     }
     release.notify_one();
     eventually(|| async { (running.running() == 0).then_some(()) }).await;

@@ -27,6 +27,7 @@ impl Ledger {
             Backend::Sqlite => "INSERT INTO {ledger} (message) VALUES (?1)",
             Backend::Postgres => "INSERT INTO {ledger} (message) VALUES ($1)",
             Backend::MySql => "INSERT INTO {ledger} (message) VALUES (?)",
+            Backend::SqlServer => "INSERT INTO {ledger} (message) VALUES (@P1)",
         };
         Self {
             insert: fixture.fill(insert),
@@ -276,6 +277,11 @@ async fn the_clients_underneath_are_in_the_transaction(fixture: Fixture) {
                     drop(connection);
                     assert!(tx.postgres().await.err().is_some());
                 }
+                Backend::SqlServer => {
+                    let rows = tx.execute(&insert, vec!["a".into()]).await?;
+                    assert_eq!(rows, 1);
+                    assert!(tx.sqlite(|_| Ok(())).await.is_err());
+                }
             }
             Err::<(), _>(HandlerError::permanent("all for nothing"))
         }
@@ -353,6 +359,9 @@ async fn a_transaction_that_has_ended_by_itself_is_not_acked(fixture: Fixture) {
                         Backend::Sqlite => tx.sqlite(|c| c.execute_batch("ROLLBACK")).await?,
                         Backend::Postgres => drop(tx.execute("nonsense", vec![]).await),
                         Backend::MySql => tx.mysql().await?.query_drop("ROLLBACK").await?,
+                        Backend::SqlServer => {
+                            drop(tx.execute("ROLLBACK TRANSACTION", vec![]).await)
+                        }
                     }
                     let _ = ledger.note(&mut tx, "outside").await;
                     done()
@@ -451,6 +460,12 @@ async fn a_transaction_that_is_in_use_at_the_end_is_rolled_back_when_it_is_free(
                         began.send(()).unwrap();
                         failed.notified().await;
                         connection.query_drop("SELECT 1").await.unwrap();
+                    }
+                    Backend::SqlServer => {
+                        let mut client = tx.sql_server().await.unwrap();
+                        began.send(()).unwrap();
+                        failed.notified().await;
+                        client.execute("SELECT 1", &[]).await.unwrap();
                     }
                 }
             });

@@ -88,7 +88,7 @@ impl Place {
     /// Whose doing wakes: this process's, and another's where one can listen for it.
     fn callers<'a>(&'a self, other: &'a Postroom) -> Vec<&'a Postroom> {
         match self.fixture.backend {
-            Backend::MySql => vec![&self.room],
+            Backend::MySql | Backend::SqlServer => vec![&self.room],
             Backend::Sqlite | Backend::Postgres => vec![&self.room, other],
         }
     }
@@ -128,7 +128,7 @@ async fn an_enqueue_in_the_same_process_wakes(fixture: Fixture) {
     .await;
 }
 
-/// Enqueued through another store object, as another process does. MySQL has nothing to tell it by.
+/// Enqueued through another store object, as another process does. MySQL and SQL Server have nothing to tell it by.
 async fn an_enqueue_elsewhere_wakes(fixture: Fixture) {
     in_both_queues(async |queue| {
         alone(fixture.backend, move |place| async move {
@@ -217,6 +217,24 @@ async fn enqueue_and_commit(place: &Place, room: &Postroom, queue: Queue, runnin
             }
             assert_eq!(running.report().done, before.0, "before the commit");
             tx.commit().await.unwrap();
+        }
+        Backend::SqlServer => {
+            let mut tx = place.fixture.sqlserver().await;
+            tx.begin_transaction().await.unwrap();
+            match queue {
+                Queue::Outbox => {
+                    outbox.enqueue_in(&mut tx, &message).await.unwrap();
+                }
+                Queue::Inbox => {
+                    inbox.enqueue_in(&mut tx, &inbound).await.unwrap();
+                }
+            }
+            if std::ptr::eq(room, &raw const place.room) {
+                // It was told that something will come, and has looked for it in vain.
+                eventually(|| async { (place.looks() > before.1).then_some(()) }).await;
+            }
+            assert_eq!(running.report().done, before.0, "before the commit");
+            tx.commit_transaction().await.unwrap();
         }
     }
 }
@@ -441,6 +459,17 @@ testkit::mount!(
     failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
     the_first_look_may_be_delayed;
     mysql:
+    an_enqueue_in_the_same_process_wakes,
+    the_commit_of_a_callers_transaction_wakes,
+    what_a_handler_enqueues_is_handled_in_its_turn,
+    the_end_of_a_join_wakes_who_waits_for_it,
+    the_beginning_of_a_wait_wakes,
+    without_listening_messages_are_found_by_polling,
+    without_listening_nothing_is_found_before_the_next_poll,
+    an_idle_queue_is_asked_less_and_less_often,
+    failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
+    the_first_look_may_be_delayed;
+    sqlserver:
     an_enqueue_in_the_same_process_wakes,
     the_commit_of_a_callers_transaction_wakes,
     what_a_handler_enqueues_is_handled_in_its_turn,

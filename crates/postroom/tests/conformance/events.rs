@@ -379,6 +379,11 @@ async fn a_refusal_arrives_in_the_clients_own_error(fixture: Fixture) {
             let mut transaction = testkit::mysql::begin(&mut connection).await;
             testkit::mysql::ours(work.save_in(&mut transaction).await.unwrap_err())
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            work.save_in(&mut transaction).await.unwrap_err()
+        }
     };
     assert_eq!(ours.kind(), ErrorKind::InvalidArgument { param: "topic" });
 }

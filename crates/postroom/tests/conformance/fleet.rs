@@ -180,6 +180,12 @@ async fn a_store_is_opened_once(fixture: Fixture) {
             let one = || async { (connections(&fixture, &name).await == 1).then_some(()) };
             eventually(one).await;
         }
+        Backend::SqlServer => {
+            for _ in 0..10 {
+                fleet.outbox("a").unwrap().counts().await.unwrap();
+                fleet.inbox("a").unwrap().counts().await.unwrap();
+            }
+        }
     }
 }
 
@@ -192,6 +198,7 @@ pub(crate) fn marked(fixture: &Fixture) -> (String, Options) {
         Backend::Postgres => Options::new(format!("{}?application_name={name}", fixture.url))
             .schema(fixture.schema.as_deref().unwrap()),
         Backend::MySql => Options::new(&fixture.url),
+        Backend::SqlServer => fixture.options(),
     };
     (name, options)
 }

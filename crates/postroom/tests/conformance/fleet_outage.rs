@@ -40,6 +40,7 @@ fn down(fixture: &Fixture) -> Options {
         Backend::Sqlite => Options::new(format!("{}.folder/missing.db", fixture.url)),
         Backend::Postgres => Options::new("postgres://nobody@127.0.0.1:1/nothing"),
         Backend::MySql => Options::new("mysql://nobody@127.0.0.1:1/nothing"),
+        Backend::SqlServer => Options::new("sqlserver://nobody:secret@127.0.0.1:1/nothing"),
     }
 }
 
@@ -107,6 +108,7 @@ enum Lock {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
     MySql(Box<mysql_async::Conn>),
+    SqlServer(Box<testkit::sqlserver::Client>),
 }
 
 impl Lock {
@@ -129,6 +131,7 @@ impl Lock {
                 connection.query_drop(lock).await.unwrap();
                 Self::MySql(Box::new(connection))
             }
+            Backend::SqlServer => Self::SqlServer(Box::new(store.sqlserver_holding_outbox().await)),
         }
     }
 
@@ -137,6 +140,7 @@ impl Lock {
             Self::Sqlite(connection) => connection.execute_batch("ROLLBACK").unwrap(),
             Self::Postgres(client) => client.batch_execute("ROLLBACK").await.unwrap(),
             Self::MySql(mut connection) => connection.query_drop("UNLOCK TABLES").await.unwrap(),
+            Self::SqlServer(mut client) => client.rollback_transaction().await.unwrap(),
         }
     }
 }

@@ -622,6 +622,14 @@ async fn remember_done(fixture: &Fixture, count: u32) {
             "seq",
             format!("seq_1_to_{count}"),
         ),
+        Backend::SqlServer => (
+            format!(
+                "WITH n(i) AS (SELECT TOP ({count}) ROW_NUMBER() OVER (ORDER BY (SELECT NULL)) FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b) "
+            ),
+            "SYSUTCDATETIME()",
+            "CAST(i AS nvarchar(20))",
+            "n".to_owned(),
+        ),
     };
     fixture
         .sql(&format!(

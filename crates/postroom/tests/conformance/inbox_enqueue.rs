@@ -712,6 +712,20 @@ async fn an_arrival_in_the_callers_transaction_counts_when_that_commits(fixture:
                 }
                 accepted
             }
+            Backend::SqlServer => {
+                let mut transaction = fixture.sqlserver().await;
+                transaction.begin_transaction().await.unwrap();
+                let accepted = inbox
+                    .enqueue_in(&mut transaction, &inbound("evt_1"))
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit_transaction().await.unwrap();
+                } else {
+                    transaction.rollback_transaction().await.unwrap();
+                }
+                accepted
+            }
         };
         assert_eq!(accepted.arrival, expected);
         let rows = i64::from(commit || expected == Arrival::Replaced);

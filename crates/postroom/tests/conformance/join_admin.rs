@@ -288,6 +288,12 @@ async fn a_cleanup_of_more_joins_than_one_batch_finishes_the_job(fixture: Fixtur
             "UNIX_TIMESTAMP() * 1000000",
             "seq_1_to_6000",
         ),
+        Backend::SqlServer => (
+            "WITH n(i) AS (SELECT TOP (6000) ROW_NUMBER() OVER (ORDER BY (SELECT NULL)) FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b)",
+            "NEWID()",
+            "SYSUTCDATETIME()",
+            "n",
+        ),
     };
     fixture
         .sql(&format!(

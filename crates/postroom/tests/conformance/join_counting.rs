@@ -911,6 +911,7 @@ fn literal(fixture: &Fixture, join: JoinId) -> String {
             format!("x'{}'", join.as_uuid().simple())
         }
         testkit::Backend::Postgres => format!("'{join}'"),
+        testkit::Backend::SqlServer => format!("'{join}'"),
     }
 }
 

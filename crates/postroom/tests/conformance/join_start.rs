@@ -194,6 +194,20 @@ async fn a_join_started_in_the_callers_transaction_is_there_when_that_commits(fi
                 }
                 id
             }
+            Backend::SqlServer => {
+                let mut transaction = fixture.sqlserver().await;
+                transaction.begin_transaction().await.unwrap();
+                let id = joins
+                    .start_in(&mut transaction, &NewJoin::new(1))
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit_transaction().await.unwrap();
+                } else {
+                    transaction.rollback_transaction().await.unwrap();
+                }
+                id
+            }
         };
         assert_eq!(joins.get(id).await.unwrap().is_some(), commit);
     }

@@ -155,6 +155,25 @@ async fn a_wait_enqueued_in_the_callers_transaction_is_there_when_that_commits(f
                     transaction.rollback().await.unwrap();
                 }
             }
+            Backend::SqlServer => {
+                let mut transaction = fixture.sqlserver().await;
+                transaction.begin_transaction().await.unwrap();
+                joins
+                    .enqueue_wait_in(&mut transaction, &wait)
+                    .await
+                    .unwrap();
+                if commit {
+                    transaction.commit_transaction().await.unwrap();
+                } else {
+                    assert!(
+                        joins
+                            .enqueue_wait_in(&mut transaction, &unknown)
+                            .await
+                            .is_err()
+                    );
+                    transaction.rollback_transaction().await.unwrap();
+                }
+            }
         }
         assert_eq!(
             fixture.number("SELECT count(*) FROM {outbox}").await,

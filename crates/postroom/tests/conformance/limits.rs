@@ -111,6 +111,9 @@ async fn a_claim_is_served_by_an_index(fixture: Fixture) {
         Backend::MySql => fixture
             .query_plan("SELECT id FROM {outbox} FORCE INDEX ({outbox_ready}) WHERE next_attempt_at <= 9 ORDER BY next_attempt_at, id LIMIT 5 FOR UPDATE SKIP LOCKED")
             .await,
+Backend::SqlServer => fixture
+ .query_plan("SELECT TOP (5) id FROM {outbox} WHERE next_attempt_at <= SYSUTCDATETIME() ORDER BY next_attempt_at")
+ .await,
     };
     assert!(plan.contains("outbox_ready"), "{plan}");
     assert!(

@@ -95,6 +95,18 @@ async fn an_enqueue_in_a_callers_transaction_is_logged(fixture: Fixture) {
             })
             .await
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            logged(async {
+                outbox
+                    .enqueue_in(&mut transaction, &message)
+                    .await
+                    .map(drop)
+                    .unwrap()
+            })
+            .await
+        }
     };
 
     let lines = log.at(Level::INFO, "enqueued");
@@ -387,6 +399,7 @@ async fn no_password_shows(fixture: Fixture) {
         Backend::Postgres => "postgres://user:canary-4711@127.0.0.1:1/shop?application_name=x",
         Backend::Sqlite => "postgres:canary-4711 is no connection string",
         Backend::MySql => "mysql://user:canary-4711@127.0.0.1:1/shop",
+        Backend::SqlServer => "sqlserver://user:canary-4711@127.0.0.1:1/shop?encrypt=on",
     };
     let options = Options::new(url);
     let shown = format!("{options:?}");

@@ -206,6 +206,14 @@ async fn enqueue_in_a_transaction(fixture: &Fixture) {
             transport.save(&mut tx, &endpoint, &envelope).await.unwrap();
             tx.commit().await.unwrap();
         }
+        Backend::SqlServer => {
+            let mut tx = fixture.sqlserver().await;
+            tx.begin_transaction().await.unwrap();
+            outbox.enqueue_in(&mut tx, &one).await.unwrap();
+            outbox.enqueue_many_in(&mut tx, &many).await.unwrap();
+            transport.save(&mut tx, &endpoint, &envelope).await.unwrap();
+            tx.commit_transaction().await.unwrap();
+        }
     }
 }
 
@@ -259,6 +267,12 @@ async fn both_ways_into_the_inbox_carry_the_trace(fixture: Fixture) {
                 let mut tx = testkit::mysql::begin(&mut client).await;
                 inbox.enqueue_in(&mut tx, &inbound("in")).await.unwrap();
                 tx.commit().await.unwrap();
+            }
+            Backend::SqlServer => {
+                let mut tx = fixture.sqlserver().await;
+                tx.begin_transaction().await.unwrap();
+                inbox.enqueue_in(&mut tx, &inbound("in")).await.unwrap();
+                tx.commit_transaction().await.unwrap();
             }
         }
     })
@@ -530,6 +544,7 @@ async fn stats_do_not_look_at_the_archive(fixture: Fixture) {
     let cascade = match fixture.backend {
         Backend::Sqlite | Backend::MySql => "",
         Backend::Postgres => "CASCADE",
+        Backend::SqlServer => "",
     };
     for archive in ["outbox_done", "inbox_done"] {
         fixture
@@ -735,6 +750,7 @@ async fn a_store_whose_tables_are_gone_is_unhealthy_with_the_cause(fixture: Fixt
         .sql(match fixture.backend {
             Backend::Sqlite | Backend::MySql => "DROP TABLE {outbox}",
             Backend::Postgres => "DROP TABLE {outbox} CASCADE",
+            Backend::SqlServer => "DROP TABLE {outbox}",
         })
         .await;
     let error = fixture.room.stats().await.unwrap_err();
@@ -802,6 +818,7 @@ async fn a_payload_shows_in_nothing_that_observes(fixture: Fixture) {
     let cascade = match fixture.backend {
         Backend::Sqlite | Backend::MySql => "",
         Backend::Postgres => "CASCADE",
+        Backend::SqlServer => "",
     };
     fixture
         .sql(&format!("DROP TABLE {{outbox}} {cascade}"))

@@ -175,6 +175,15 @@ async fn a_claim_sees_nothing_that_is_not_committed(fixture: Fixture) {
             transaction.rollback().await.unwrap();
             claim.await
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            let outbox = fixture.room.outbox();
+            outbox.enqueue_in(&mut transaction, &message).await.unwrap();
+            assert!(fixture.claim(10).await.1.is_empty());
+            transaction.rollback_transaction().await.unwrap();
+            claim.await
+        }
     };
 
     assert_eq!(
@@ -327,6 +336,16 @@ async fn a_busy_database_is_waited_for(fixture: Fixture) {
             eventually(waits).await;
             assert!(!ack.is_finished());
             transaction.commit().await.unwrap();
+            ack.await.unwrap()
+        }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver_holding_outbox().await;
+            let ack = tokio::spawn(ack);
+            let waiting = "SELECT COUNT(*) FROM sys.dm_exec_requests WHERE wait_type LIKE 'LCK%'";
+            let waits = async || (fixture.number(waiting).await > 0).then_some(());
+            eventually(waits).await;
+            assert!(!ack.is_finished());
+            transaction.commit_transaction().await.unwrap();
             ack.await.unwrap()
         }
     };

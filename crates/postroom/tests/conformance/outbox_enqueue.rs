@@ -122,6 +122,21 @@ async fn in_a_callers_transaction_nothing_shows_before_the_commit(fixture: Fixtu
             transaction.query_drop(&insert).await.unwrap();
             transaction.commit().await.unwrap();
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            outbox.enqueue_in(&mut transaction, &message).await.unwrap();
+            assert_eq!(outbox.counts().await.unwrap().ready, 0);
+            assert!(fixture.claim(10).await.1.is_empty());
+            transaction
+                .simple_query(&insert)
+                .await
+                .unwrap()
+                .into_results()
+                .await
+                .unwrap();
+            transaction.commit_transaction().await.unwrap();
+        }
     }
 
     assert_eq!(fixture.rows("orders").await, 1);
@@ -173,6 +188,19 @@ async fn a_callers_rollback_takes_the_messages_with_it(fixture: Fixture) {
                 .unwrap();
             transaction.rollback().await.unwrap();
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            outbox
+                .enqueue_in(&mut transaction, &messages[0])
+                .await
+                .unwrap();
+            outbox
+                .enqueue_many_in(&mut transaction, &messages)
+                .await
+                .unwrap();
+            transaction.rollback_transaction().await.unwrap();
+        }
     }
 
     assert_eq!(fixture.rows("outbox").await, 0);
@@ -210,6 +238,14 @@ async fn a_refused_message_leaves_the_callers_transaction_usable(fixture: Fixtur
             assert_eq!(error.param(), Some("topic"));
             outbox.enqueue_in(&mut transaction, &good).await.unwrap();
             transaction.commit().await.unwrap();
+        }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            let error = outbox.enqueue_in(&mut transaction, &bad).await.unwrap_err();
+            assert_eq!(error.param(), Some("topic"));
+            outbox.enqueue_in(&mut transaction, &good).await.unwrap();
+            transaction.commit_transaction().await.unwrap();
         }
     }
 
@@ -625,6 +661,7 @@ async fn a_new_message_is_unprocessed_and_was_never_tried(fixture: Fixture) {
             "SELECT count(*) FROM {outbox_all} WHERE is_processed = 0"
         }
         Backend::Postgres => "SELECT count(*) FROM {outbox_all} WHERE NOT is_processed",
+        Backend::SqlServer => "SELECT count(*) FROM {outbox_all} WHERE is_processed = 0",
     };
     assert_eq!(fixture.number(unprocessed).await, 1);
 }

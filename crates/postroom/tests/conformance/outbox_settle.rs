@@ -33,6 +33,9 @@ async fn an_ack_records_what_when_and_by_whom(fixture: Fixture) {
             "SELECT count(*) FROM {outbox_all} WHERE is_processed = 1 AND status = 2"
         }
         Backend::Postgres => "SELECT count(*) FROM {outbox_all} WHERE is_processed AND status = 2",
+        Backend::SqlServer => {
+            "SELECT count(*) FROM {outbox_all} WHERE is_processed = 1 AND status = 2"
+        }
     };
     assert_eq!(fixture.number(processed).await, 1);
     assert_eq!(fixture.rows("outbox").await, 0);

@@ -237,6 +237,7 @@ async fn an_index_that_was_dropped_by_hand_is_named(fixture: Fixture) {
         Backend::Sqlite => "DROP INDEX outbox_ready",
         Backend::Postgres => "DROP INDEX {outbox_ready}",
         Backend::MySql => "DROP INDEX outbox_ready ON {outbox}",
+        Backend::SqlServer => "DROP INDEX [IX_Outbox_Claim] ON {Outbox}",
     };
     fixture.sql(index).await;
 

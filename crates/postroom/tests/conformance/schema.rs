@@ -225,6 +225,7 @@ async fn verify_says_what_is_wrong(fixture: Fixture) {
         .sql(match fixture.backend {
             Backend::Sqlite | Backend::MySql => "DROP TABLE {outbox_dead}",
             Backend::Postgres => "DROP TABLE {outbox_dead} CASCADE",
+            Backend::SqlServer => "DROP TABLE {OutboxKey}",
         })
         .await;
     assert_eq!(
@@ -241,6 +242,7 @@ async fn what_was_lost_is_deployed_again(fixture: Fixture) {
         .sql(match fixture.backend {
             Backend::Sqlite | Backend::MySql => "DROP VIEW {outbox_all}",
             Backend::Postgres => "DROP FUNCTION {outbox_claim}",
+            Backend::SqlServer => "DROP PROCEDURE {Outbox_Claim}",
         })
         .await;
 

@@ -26,6 +26,9 @@ async fn deploy_older(fixture: &Fixture) {
                 "INSERT INTO {outbox} (id, message_id, topic, payload, created_at, next_attempt_at)
                  VALUES (UNHEX(MD5('1')), UNHEX(MD5('2')), 'old', 'kept', 1, 1)"
             }
+Backend::SqlServer => {
+ "INSERT INTO {outbox} (id, message_id, topic, payload) VALUES (NEWID(), NEWID(), 'old', 'kept')"
+}
         })
         .await;
 }

@@ -140,6 +140,7 @@ async fn every_time_of_the_store_passes(fixture: Fixture) {
         Backend::Sqlite => include_str!("../../src/sql/sqlite/advance.sql"),
         Backend::Postgres => include_str!("../../src/sql/postgres/advance.sql"),
         Backend::MySql => include_str!("../../src/sql/mysql/advance.sql"),
+        Backend::SqlServer => include_str!("../../src/sql/mssql/advance.sql"),
     };
     let text = text
         .replace("{join}", "{outbox_join}")

@@ -44,6 +44,16 @@ async fn save(fixture: &Fixture, envelopes: &[(Endpoint, Envelope)]) -> Vec<Stri
             transaction.commit().await.unwrap();
             ids
         }
+        Backend::SqlServer => {
+            let mut transaction = fixture.sqlserver().await;
+            transaction.begin_transaction().await.unwrap();
+            let ids = outbox
+                .save_batch(&mut transaction, envelopes)
+                .await
+                .unwrap();
+            transaction.commit_transaction().await.unwrap();
+            ids
+        }
     }
 }
 
@@ -118,6 +128,21 @@ async fn an_envelope_is_saved_in_the_callers_transaction(fixture: Fixture) {
             outbox.save(&mut kept, &orders(), &envelope).await.unwrap();
             assert_eq!(fixture.rows("outbox").await, 0, "not before the commit");
             kept.commit().await.unwrap();
+        }
+        Backend::SqlServer => {
+            let mut undone = fixture.sqlserver().await;
+            undone.begin_transaction().await.unwrap();
+            outbox
+                .save(&mut undone, &orders(), &envelope)
+                .await
+                .unwrap();
+            undone.rollback_transaction().await.unwrap();
+            assert_eq!(fixture.rows("outbox").await, 0);
+            let mut kept = fixture.sqlserver().await;
+            kept.begin_transaction().await.unwrap();
+            outbox.save(&mut kept, &orders(), &envelope).await.unwrap();
+            assert_eq!(fixture.rows("outbox").await, 0, "not before the commit");
+            kept.commit_transaction().await.unwrap();
         }
     }
     assert_eq!(fixture.rows("outbox").await, 1);
@@ -211,6 +236,16 @@ async fn a_batch_is_saved_whole_or_not_at_all(fixture: Fixture) {
                 let error = testkit::mysql::ours(error);
                 assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }));
                 transaction.commit().await.unwrap();
+            }
+            Backend::SqlServer => {
+                let mut transaction = fixture.sqlserver().await;
+                transaction.begin_transaction().await.unwrap();
+                let error = outbox
+                    .save_batch(&mut transaction, &batch)
+                    .await
+                    .unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::InvalidArgument { .. }));
+                transaction.commit_transaction().await.unwrap();
             }
         }
     }

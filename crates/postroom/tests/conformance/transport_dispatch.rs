@@ -128,6 +128,16 @@ async fn save(fixture: &Fixture, destination: &Endpoint, ids: &[&str]) -> Vec<St
                 transaction.commit().await.unwrap();
                 id
             }
+            Backend::SqlServer => {
+                let mut transaction = fixture.sqlserver().await;
+                transaction.begin_transaction().await.unwrap();
+                let id = outbox
+                    .save(&mut transaction, destination, &envelope)
+                    .await
+                    .unwrap();
+                transaction.commit_transaction().await.unwrap();
+                id
+            }
         });
     }
     saved

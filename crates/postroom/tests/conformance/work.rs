@@ -219,6 +219,7 @@ async fn an_idle_poll_reaps_expired_leases(fixture: Fixture) {
     let later = match fixture.backend {
         testkit::Backend::Sqlite | testkit::Backend::MySql => "next_attempt_at + 3600000000",
         testkit::Backend::Postgres => "next_attempt_at + interval '1 hour'",
+        testkit::Backend::SqlServer => "DATEADD(HOUR, 1, next_attempt_at)",
     };
     for queue in ["outbox", "inbox"] {
         fixture

@@ -819,6 +819,7 @@ impl Driver<'_> {
             Backend::Sqlite => "(unixepoch() + 14400) * 1000000",
             Backend::Postgres => "now() + interval '4 hours'",
             Backend::MySql => "(UNIX_TIMESTAMP() + 14400) * 1000000",
+            Backend::SqlServer => "DATEADD(HOUR, 4, SYSUTCDATETIME())",
         };
         if !waiting.is_empty() {
             let backoff = if queue == "inbox" {
@@ -853,6 +854,7 @@ impl Driver<'_> {
         let literal = |id: &WorkItemId| match self.fixture.backend {
             Backend::Sqlite | Backend::MySql => format!("x'{}'", id.as_uuid().simple()),
             Backend::Postgres => format!("'{id}'"),
+            Backend::SqlServer => format!("'{id}'"),
         };
         ids.iter().map(literal).collect::<Vec<_>>().join(", ")
     }
@@ -875,6 +877,7 @@ impl Driver<'_> {
             Backend::Sqlite => "(unixepoch() - 864000) * 1000000",
             Backend::Postgres => "now() - interval '10 days'",
             Backend::MySql => "(UNIX_TIMESTAMP() - 864000) * 1000000",
+            Backend::SqlServer => "DATEADD(DAY, -10, SYSUTCDATETIME())",
         };
         self.fixture
             .sql(&format!(

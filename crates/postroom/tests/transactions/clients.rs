@@ -82,6 +82,36 @@ impl Client for TokioPostgres {
     }
 }
 
+pub(crate) struct Tiberius;
+
+impl Client for Tiberius {
+    const BACKEND: Backend = Backend::SqlServer;
+    type Error = postroom::Error;
+
+    async fn transaction<W: Work>(
+        shop: &Shop,
+        work: W,
+        end: End,
+    ) -> Result<W::Done, postroom::Error> {
+        let mut client = shop.fixture.sqlserver().await;
+        client.begin_transaction().await.unwrap();
+        client.execute(&shop.insert_order, &[]).await.unwrap();
+        let done = work.run(&shop.fixture.room, &mut client).await;
+        shop.nothing_is_seen_yet().await;
+        match (end, &done) {
+            (End::Commit, _) => client.commit_transaction().await.unwrap(),
+            (End::Rollback, Ok(_)) => client.rollback_transaction().await.unwrap(),
+            // An error of a procedure has ended the transaction already; one of ours has not.
+            (End::Rollback, Err(_)) => drop(client.rollback_transaction().await),
+        }
+        done
+    }
+
+    fn ours(error: &postroom::Error) -> Option<&postroom::Error> {
+        Some(error)
+    }
+}
+
 pub(crate) struct DeadpoolPostgres;
 
 impl Client for DeadpoolPostgres {

@@ -72,6 +72,8 @@ async fn card(app: &App, name: String) -> Card {
     card.dialect = match room.dialect() {
         Dialect::Sqlite => "SQLite",
         Dialect::Postgres => "PostgreSQL",
+        Dialect::MySql => "MySQL",
+        Dialect::SqlServer => "SQL Server",
         _ => "",
     };
     card.identifier = room.identifier().to_owned();

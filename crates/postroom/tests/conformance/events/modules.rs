@@ -104,7 +104,7 @@ async fn schemas_that_make_the_same_tables_are_one_store(fixture: Fixture) {
     let modules = Modules::new().module("one", open("shop").await).unwrap();
     let other = modules.module("two", open("SHOP").await);
     match fixture.backend {
-        Backend::Sqlite | Backend::MySql => assert_eq!(
+        Backend::Sqlite | Backend::MySql | Backend::SqlServer => assert_eq!(
             other.unwrap_err().kind(),
             ErrorKind::AlreadyExists { what: "store" }
         ),

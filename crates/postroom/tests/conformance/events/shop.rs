@@ -134,6 +134,7 @@ enum Connection {
     Sqlite(rusqlite::Connection),
     Postgres(tokio_postgres::Client),
     MySql(Box<mysql_async::Conn>),
+    SqlServer(Box<testkit::sqlserver::Client>),
 }
 
 impl Shop {
@@ -145,6 +146,7 @@ impl Shop {
             Backend::Sqlite => Connection::Sqlite(fixture.sqlite()),
             Backend::Postgres => Connection::Postgres(fixture.postgres().await),
             Backend::MySql => Connection::MySql(Box::new(fixture.mysql().await)),
+            Backend::SqlServer => Connection::SqlServer(Box::new(fixture.sqlserver().await)),
         };
         Self {
             fixture,
@@ -172,6 +174,11 @@ impl Shop {
                 let mut transaction = testkit::mysql::begin(connection).await;
                 transaction.query_drop(insert).await.unwrap();
                 Client::MySql(transaction)
+            }
+            Connection::SqlServer(client) => {
+                client.begin_transaction().await.unwrap();
+                client.execute(insert, &[]).await.unwrap();
+                Client::SqlServer(client)
             }
         };
         Transaction {
@@ -216,6 +223,7 @@ enum Client<'a> {
     Sqlite(rusqlite::Transaction<'a>),
     Postgres(tokio_postgres::Transaction<'a>),
     MySql(mysql_async::Transaction<'a>),
+    SqlServer(&'a mut testkit::sqlserver::Client),
 }
 
 #[derive(Debug)]
@@ -247,6 +255,7 @@ impl Executor for Transaction<'_> {
             Client::Sqlite(transaction) => transaction.dialect(),
             Client::Postgres(transaction) => transaction.dialect(),
             Client::MySql(transaction) => transaction.dialect(),
+            Client::SqlServer(client) => Executor::dialect(&**client),
         }
     }
 
@@ -256,6 +265,7 @@ impl Executor for Transaction<'_> {
             Client::Sqlite(transaction) => Executor::execute(transaction, statement).await.ok(),
             Client::Postgres(transaction) => Executor::execute(transaction, statement).await.ok(),
             Client::MySql(transaction) => Executor::execute(transaction, statement).await.ok(),
+            Client::SqlServer(client) => Executor::execute(&mut **client, statement).await.ok(),
         }
         .ok_or(ShopError::Database)
     }
@@ -267,6 +277,7 @@ impl Transaction<'_> {
             Client::Sqlite(transaction) => transaction.commit().unwrap(),
             Client::Postgres(transaction) => transaction.commit().await.unwrap(),
             Client::MySql(transaction) => transaction.commit().await.unwrap(),
+            Client::SqlServer(client) => client.commit_transaction().await.unwrap(),
         }
     }
 
@@ -275,6 +286,7 @@ impl Transaction<'_> {
             Client::Sqlite(transaction) => transaction.rollback().unwrap(),
             Client::Postgres(transaction) => transaction.rollback().await.unwrap(),
             Client::MySql(transaction) => transaction.rollback().await.unwrap(),
+            Client::SqlServer(client) => client.rollback_transaction().await.unwrap(),
         }
     }
 }

@@ -1,0 +1,1 @@
+SELECT [Version], [Checksum] FROM {outbox+Schema} ORDER BY [Version]

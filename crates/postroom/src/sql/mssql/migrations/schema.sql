@@ -1,0 +1,7 @@
+SET ANSI_NULLS, ANSI_PADDING, ANSI_WARNINGS, ARITHABORT, CONCAT_NULL_YIELDS_NULL, QUOTED_IDENTIFIER ON;
+SET NUMERIC_ROUNDABORT OFF;
+GO
+-- Only when it is missing: the owner of a schema need not be allowed to create one.
+IF SCHEMA_ID(PARSENAME(N'{schema}', 1)) IS NULL
+    EXEC (N'CREATE SCHEMA {schema}');
+GO

@@ -1,0 +1,11 @@
+-- Moves what is held among @Given to done. What changed is in @Settled then.
+    UPDATE q
+    SET {set_done},
+        ProcessedAt = SYSUTCDATETIME(),
+        ProcessedBy = @Worker,
+        OwnerToken = NULL,
+        LockedUntil = NULL
+    OUTPUT inserted.Sequence, inserted.Id, {inserted_message} INTO @Settled (Sequence, Id, MessageId)
+    FROM @Given AS s
+    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    WHERE {live} AND q.OwnerToken = s.OwnerToken;

@@ -1,0 +1,1 @@
+DECLARE @Ids nvarchar(max) = {inbox+_Ids}({keys});

@@ -1,0 +1,1 @@
+EXEC {queue+_Reap}

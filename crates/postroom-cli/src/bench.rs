@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use postroom::{Delivery, Message, Options, Postroom, done, stop_signal};
+use postroom::{Delivery, Dialect, Message, Options, Postroom, client, done, stop_signal};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use crate::store::{self, Place, StoreArguments};
-use crate::{out, progress, secret, table};
+use crate::{leftovers, out, progress, secret, table};
 
 /// Measure how fast this database takes and gives messages, on tables of its own
 #[derive(Args)]
@@ -109,6 +109,10 @@ enum Traces {
         client: Box<tokio_postgres::Client>,
         schema: String,
     },
+    Tables {
+        connection: Box<mysql_async::Conn>,
+        prefix: String,
+    },
 }
 
 impl Stage {
@@ -116,19 +120,22 @@ impl Stage {
         if place.url.starts_with("sqlite:") {
             return Self::set_file(&place.url).await;
         }
-        if !store::is_postgres(&place.url) {
-            bail!("the bench runs on SQLite and PostgreSQL");
-        }
-        // Whoever creates a schema must be able to drop it, so that connection comes first.
-        let client = crate::postgres::connect(&place.url).await?;
         let schema = format!(
             "postroom_bench_{}",
             &uuid::Uuid::new_v4().simple().to_string()[..12]
         );
         let options = place.options.schema(&schema).connections(16);
-        let traces = Traces::Schema {
-            client: Box::new(client),
-            schema,
+        // Whoever creates a schema must be able to drop it, so that connection comes first.
+        let traces = match options.dialect()? {
+            Dialect::MySql => Traces::Tables {
+                connection: Box::new(client::mysql(&place.url).await?),
+                prefix: schema,
+            },
+            Dialect::Postgres => Traces::Schema {
+                client: Box::new(client::postgres(&place.url).await?),
+                schema,
+            },
+            _ => bail!("the bench runs on SQLite, PostgreSQL, MySQL and MariaDB"),
         };
         Self::deploy(options, &place.url, traces).await
     }
@@ -185,14 +192,11 @@ impl Traces {
                     .close()
                     .with_context(|| format!("{} could not be removed", path.display()))
             }
-            Self::Schema { client, schema } => client
-                .batch_execute(&format!(
-                    "SET client_min_messages = warning; DROP SCHEMA IF EXISTS \"{schema}\" CASCADE"
-                ))
-                .await
-                .with_context(|| {
-                    format!("the schema `{schema}` could not be dropped; drop it by hand")
-                }),
+            Self::Schema { client, schema } => leftovers::drop_schema(&client, &schema).await,
+            Self::Tables {
+                mut connection,
+                prefix,
+            } => leftovers::drop_tables(&mut connection, &prefix).await,
         }
     }
 }

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use postroom::Options;
+use mysql_async::prelude::Queryable;
 use postroom::fleet::{Discovery, DiscoveryError, StoreKey};
+use postroom::{Dialect, Options, client};
 use rusqlite::OpenFlags;
 
 use crate::config::{self, Secret, Store};
-use crate::postgres;
-use crate::store::is_postgres;
 use crate::store::sqlite_file;
 
 /// How long a query may take.
@@ -68,10 +67,11 @@ async fn ask(sql: &str, url: &Secret) -> anyhow::Result<Vec<Store>> {
     if url.reveal().starts_with("sqlite:") {
         bail!("a database in memory cannot be asked for stores; use a file");
     }
-    if !is_postgres(url.reveal()) {
-        bail!("only SQLite and PostgreSQL can be asked for stores; list them in a file");
+    match Options::new(url.reveal()).dialect()? {
+        Dialect::Postgres => ask_postgres(url, sql).await,
+        Dialect::MySql => ask_mysql(url, sql).await,
+        _ => bail!("this database cannot be asked for stores; list them in a file"),
     }
-    ask_postgres(url, sql).await
 }
 
 fn ask_sqlite(path: &str, sql: &str) -> anyhow::Result<Vec<Store>> {
@@ -104,7 +104,7 @@ fn ask_sqlite(path: &str, sql: &str) -> anyhow::Result<Vec<Store>> {
 }
 
 async fn ask_postgres(url: &Secret, sql: &str) -> anyhow::Result<Vec<Store>> {
-    let mut client = postgres::connect(url.reveal()).await?;
+    let mut client = client::postgres(url.reveal()).await?;
     let transaction = client.build_transaction().read_only(true).start().await?;
     // Without a prepared statement, so that a pooler does not mind.
     let rows = transaction
@@ -131,6 +131,37 @@ async fn ask_postgres(url: &Secret, sql: &str) -> anyhow::Result<Vec<Store>> {
                 row.try_get("url").context(TEXTS)?,
                 schema,
             )
+        })
+        .collect()
+}
+
+async fn ask_mysql(url: &Secret, sql: &str) -> anyhow::Result<Vec<Store>> {
+    let mut connection = client::mysql(url.reveal()).await?;
+    connection
+        .query_drop("START TRANSACTION READ ONLY")
+        .await
+        .context("the query failed")?;
+    let rows: Vec<mysql_async::Row> = connection.query(sql).await.context("the query failed")?;
+    let Some(first) = rows.first() else {
+        return Ok(Vec::new());
+    };
+    let columns = first.columns();
+    let place = |name: &str| columns.iter().position(|column| column.name_str() == name);
+    let (Some(name), Some(url)) = (place("name"), place("url")) else {
+        bail!(COLUMNS);
+    };
+    let schema = place("schema");
+    let text = |row: &mysql_async::Row, index: usize| -> anyhow::Result<Option<String>> {
+        let value = row.get_opt(index).context(TEXTS)?;
+        value.context(TEXTS)
+    };
+    rows.iter()
+        .map(|row| {
+            let schema = match schema {
+                Some(index) => text(row, index)?,
+                None => None,
+            };
+            store(text(row, name)?, text(row, url)?, schema)
         })
         .collect()
 }

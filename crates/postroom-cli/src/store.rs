@@ -216,11 +216,6 @@ pub(crate) async fn connect(options: Options, url: &str) -> anyhow::Result<Postr
         .with_context(|| format!("cannot open {}", secret::shown(url)))
 }
 
-/// Whether a URL leads to PostgreSQL.
-pub(crate) fn is_postgres(url: &str) -> bool {
-    url.starts_with("postgres:") || url.starts_with("postgresql:")
-}
-
 /// The file of an SQLite URL.
 pub(crate) fn sqlite_file(url: &str) -> Option<&str> {
     let path = url.strip_prefix("sqlite:")?;

@@ -42,6 +42,19 @@ mod demo {
         assert_eq!(left, 0);
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn on_mysql_adds_up_and_leaves_nothing() {
+        let fixture = Fixture::empty(Backend::MySql).await;
+        let out = postroom(&["demo", "--url", &fixture.url, "--orders", "20"]).ok();
+        assert!(out.contains("All 12 checks passed"), "{out}");
+        let left = fixture
+            .number(
+                "SELECT count(*) FROM information_schema.tables WHERE table_schema = database()",
+            )
+            .await;
+        assert_eq!(left, 0);
+    }
+
     #[test]
     fn what_it_keeps_can_be_looked_at() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -753,8 +753,15 @@ mod discovery {
                 found.display()
             ))
             .await;
-        let query = "SELECT tenant AS name, place AS url, NULL AS schema FROM {tenants}";
-        let daemon = Daemon::on(&fixture, &config(query, &fixture)).start().await;
+        let schema = match fixture.backend {
+            testkit::Backend::MySql => "`schema`",
+            _ => "schema",
+        };
+        let query =
+            format!("SELECT tenant AS name, place AS url, NULL AS {schema} FROM {{tenants}}");
+        let daemon = Daemon::on(&fixture, &config(&query, &fixture))
+            .start()
+            .await;
         assert_eq!(stores(&daemon), ["main", "acme"]);
         assert!(found.exists());
     }
@@ -782,6 +789,7 @@ mod discovery {
 
     testkit::mount!(
         sqlite: a_query_finds_stores, a_query_cannot_write;
-        postgres: a_query_finds_stores, a_query_cannot_write
+        postgres: a_query_finds_stores, a_query_cannot_write;
+        mysql: a_query_finds_stores, a_query_cannot_write
     );
 }

@@ -62,6 +62,7 @@ compile_error!(
 );
 
 mod audit;
+pub mod client;
 mod db;
 mod dispatch;
 mod error;
@@ -148,6 +149,9 @@ mod guides {
     struct Postgres;
     #[doc = include_str!("../../../docs/sqlite.md")]
     struct Sqlite;
+    #[cfg(feature = "mysql")]
+    #[doc = include_str!("../../../docs/mysql.md")]
+    struct MySql;
     #[cfg(feature = "mssql")]
     #[doc = include_str!("../../../docs/sqlserver.md")]
     struct SqlServer;

@@ -244,6 +244,14 @@ impl Options {
         Ok(operations(dialect_of(&self.url)?, &self.names))
     }
 
+    /// Which database the URL means.
+    ///
+    /// # Errors
+    /// When the URL is not understood.
+    pub fn dialect(&self) -> Result<Dialect, Error> {
+        dialect_of(&self.url)
+    }
+
     /// What logs and metrics call the store, before it is opened.
     pub(crate) fn store_identifier(&self) -> Result<String, Error> {
         match dialect_of(&self.url)? {

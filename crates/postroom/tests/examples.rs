@@ -6,8 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+#[cfg(feature = "testing")]
+use testkit::{Backend, Fixture};
+
 /// What a program must have said, besides ending well.
 const TELLING: &[(&str, &str)] = &[
+    ("databases", "packed, invoiced, and then shipped"),
     (
         "domain_events",
         "the second delivery to billing is Replaced",
@@ -44,6 +48,33 @@ fn every_example_ends_well_and_says_so() {
         match telling {
             Some((_, line)) => assert!(out.contains(line), "{name} did not say {line:?}:\n{out}"),
             None => assert!(!out.trim().is_empty(), "{name} said nothing"),
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn one_program_runs_on_every_database() {
+    for (backend, name) in [
+        (Backend::Sqlite, "On sqlite:"),
+        (Backend::Postgres, "On postgres:"),
+        (Backend::MySql, "On mysql:"),
+    ] {
+        let fixture = Fixture::empty(backend).await;
+        // What it has left behind does not bother it the second time.
+        for _ in 0..2 {
+            let output = Command::new(program("databases"))
+                .arg(&fixture.url)
+                .output()
+                .unwrap();
+            let out = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            assert!(out.contains(name), "{out}");
+            assert!(out.contains("5 messages done, 0 dead"), "{out}");
         }
     }
 }

@@ -191,7 +191,7 @@ async fn messages_of_orders(room: &Postroom) -> anyhow::Result<Vec<i64>> {
 /// A dispatcher handles the messages: most at once, some at the second attempt, one never.
 async fn work_off(
     story: &mut Story,
-    stage: &Stage,
+    stage: &mut Stage,
     service: &Service,
     parcels: &Parcels,
     placed: &[i64],
@@ -291,7 +291,7 @@ async fn settled(service: &Service, messages: u64, bar: &ProgressBar) -> anyhow:
 /// duplicates.
 async fn take_in(
     story: &mut Story,
-    stage: &Stage,
+    stage: &mut Stage,
     service: &Service,
     bank: &Bank,
     placed: &[i64],

@@ -51,8 +51,9 @@ impl Stage {
             Dialect::Postgres => {
                 Shop::postgres(&url, schema.as_deref().unwrap_or_default()).await?
             }
+            Dialect::MySql => Shop::mysql(&url, schema.as_deref().unwrap_or_default()).await?,
             Dialect::Sqlite => Shop::sqlite(&file_of(&url), schema.as_deref())?,
-            _ => bail!("the demo's shop is on SQLite or PostgreSQL"),
+            _ => bail!("the demo's shop is on SQLite, PostgreSQL, MySQL or MariaDB"),
         };
         Ok(Self {
             room,
@@ -91,7 +92,7 @@ impl Stage {
                 Ok(Some(left_behind))
             }
             (Some(_), _) => Ok(None),
-            (None, Dialect::Postgres) if !keep => {
+            (None, Dialect::Postgres | Dialect::MySql) if !keep => {
                 self.shop.close().await?;
                 Ok(None)
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{Pool, PoolError, QueueMode};
-use mysql_async::{Opts, OptsBuilder};
+use mysql_async::{Conn, Opts, OptsBuilder};
 use uuid::Uuid;
 
 use crate::db::{BoxFuture, Budget, Database, Idle, Output, TlsSettings, Transaction, Wakes};
@@ -56,13 +56,7 @@ struct Place {
 impl MySql {
     /// Opens a pool. No connection is made until one is needed.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
-        let (tls, opts) = parse(&options.url)?;
-        let tls = tls::settings(&tls, &opts)?;
-        let opts = OptsBuilder::from_opts(opts)
-            .ssl_opts(tls)
-            // A server on this machine is reached as the URL says, not by a socket that it mentions.
-            .prefer_socket(false)
-            .tcp_keepalive(Some(Duration::from_secs(30)))
+        let opts = way_to(&options.url)?
             .stmt_cache_size(256)
             // An update that changes nothing has found its row all the same.
             .client_found_rows(true)
@@ -250,6 +244,23 @@ fn session() -> String {
 fn pause(tries: u32) -> Duration {
     let spread = Uuid::new_v4().as_u64_pair().0 % 4_000;
     Duration::from_micros(u64::from(tries) * (1_000 + spread))
+}
+
+/// A connection of the caller's own, made as ours are.
+pub(crate) async fn client(url: &str) -> Result<Conn, Error> {
+    let connected = Conn::new(way_to(url)?).await;
+    connected.map_err(|error| cannot_connect(&error))
+}
+
+/// How to reach a server: by TLS or not, and not for ever.
+fn way_to(url: &str) -> Result<OptsBuilder, Error> {
+    let (tls, opts) = parse(url)?;
+    let tls = tls::settings(&tls, &opts)?;
+    Ok(OptsBuilder::from_opts(opts)
+        .ssl_opts(tls)
+        // A server on this machine is reached as the URL says, not by a socket that it mentions.
+        .prefer_socket(false)
+        .tcp_keepalive(Some(Duration::from_secs(30))))
 }
 
 fn parse(url: &str) -> Result<(TlsSettings, Opts), Error> {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod, Runtime,
+    Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod,
+    Runtime,
 };
 use tokio_postgres::Config;
 use tokio_postgres::types::Type;
@@ -64,24 +65,7 @@ struct Shared {
 impl Postgres {
     /// Opens a pool. No connection is made until one is needed.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
-        let (tls, mut config) = parse(&options.url)?;
-        let tls = tls::apply(&tls, &mut config)?;
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
-        }
-        if config.get_application_name().is_none() {
-            config.application_name("postroom");
-        }
-        // A peer that has vanished must not hold a call for hours.
-        if config.get_tcp_user_timeout().is_none() {
-            config.tcp_user_timeout(Duration::from_secs(30));
-        }
-        config.keepalives_idle(config.get_keepalives_idle().min(Duration::from_secs(30)));
-        let place = Place {
-            config,
-            tls,
-            budget: options.budget.clone(),
-        };
+        let place = Place::of(&options.url, options.budget.clone())?;
         Self::at(place, options.connections, options.prepared_statements)
     }
 
@@ -99,14 +83,48 @@ impl Postgres {
     }
 }
 
+/// A connection of the caller's own, made as ours are.
+pub(crate) async fn client(url: &str) -> Result<tokio_postgres::Client, Error> {
+    let place = Place::of(url, None)?;
+    let connector = place.connector();
+    let connected = connector.connect(&place.config).await;
+    let (client, _driving) = connected.map_err(|error| database_error(&error))?;
+    Ok(client)
+}
+
 impl Place {
+    fn of(url: &str, budget: Option<Arc<Budget>>) -> Result<Self, Error> {
+        let (tls, mut config) = parse(url)?;
+        let tls = tls::apply(&tls, &mut config)?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("postroom");
+        }
+        // A peer that has vanished must not hold a call for hours.
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(30));
+        }
+        config.keepalives_idle(config.get_keepalives_idle().min(Duration::from_secs(30)));
+        Ok(Self {
+            config,
+            tls,
+            budget,
+        })
+    }
+
+    fn connector(&self) -> Connector {
+        Connector {
+            tls: self.tls.clone(),
+            budget: self.budget.clone(),
+        }
+    }
+
     fn pool(&self, connections: usize, prepare: bool) -> Result<Pool, Error> {
         let manager = Manager::from_connect(
             self.config.clone(),
-            Connector {
-                tls: self.tls.clone(),
-                budget: self.budget.clone(),
-            },
+            self.connector(),
             ManagerConfig {
                 recycling_method: RecyclingMethod::Fast,
             },

@@ -9,8 +9,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
-use postroom::{Arrival, Inbound, List, Message, Options, OwnerToken, Postroom, State};
-use testkit::{Fixture, eventually};
+use postroom::{
+    Abandon, Arrival, ErrorKind, Inbound, InboxMessageId, List, Message, NewJoin, Options,
+    OwnerToken, Postroom, State,
+};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use testkit::mysql::Server;
+use testkit::server::Durability;
+use testkit::{Backend, Fixture, eventually};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -358,6 +365,312 @@ async fn a_deployment_on_mysql_that_broke_off_is_run_again(fixture: Fixture) {
     fixture.room.verify().await.unwrap();
 }
 
+/// What an SQL text or a character set could stumble over.
+fn any_text() -> impl Strategy<Value = String> {
+    let awkward = prop::sample::select(vec![
+        "'",
+        "''",
+        "\"",
+        "\\",
+        "\\'",
+        "\\\\'",
+        "`",
+        "?",
+        "?1",
+        ";\n",
+        "--",
+        "-- ",
+        "#",
+        "/*",
+        "*/",
+        "/*!",
+        "%",
+        "_utf8mb4",
+        "{outbox}",
+        "@postroom_chosen",
+        "\u{1a}",
+        "\u{1}",
+        "\u{7f}",
+        "\r\n",
+        "\t",
+        " ",
+        "ä",
+        "¿'",
+        "縗",
+        "表'",
+        "\u{bf5c}",
+        "é\u{301}",
+        "\u{feff}",
+        "\u{fffd}",
+        "😀",
+        "👩\u{200d}🚀",
+        "\u{10ffff}",
+        "\u{2028}",
+        "NULL",
+        "\\0",
+        "\\N",
+    ]);
+    let piece = prop_oneof![
+        4 => awkward.prop_map(str::to_owned),
+        2 => any::<char>().prop_map(|char| char.to_string()),
+        1 => "[a-z]{1,5}",
+    ];
+    prop::collection::vec(piece, 1..12).prop_map(|pieces| pieces.concat().replace('\0', "0"))
+}
+
+/// Whatever a text holds, it arrives as it was sent: by a prepared statement, written into a text of
+/// statements, and in the caller's transaction.
+async fn every_text_arrives_on_mysql_as_it_was_sent(_: Fixture) {
+    let (_server, fixture) = on_an_unkind_server().await;
+    let texts = (any_text(), any_text(), any_text(), 1_usize..1_000);
+    let check = |(name, other, text, times): (String, String, String, usize)| {
+        let long = text.repeat(times);
+        tokio::runtime::Handle::current().block_on(async {
+            outbox_keeps(&fixture, &name, &other, &long).await;
+            inbox_keeps(&fixture, &name, &other, &long).await;
+        });
+        Ok(())
+    };
+    let config = Config {
+        cases: 96,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    tokio::task::block_in_place(|| TestRunner::new(config).run(&texts, check)).unwrap();
+}
+
+async fn outbox_keeps(fixture: &Fixture, name: &str, other: &str, text: &str) {
+    let outbox = fixture.room.outbox();
+    let message = Message::new(name, text)
+        .correlation(other)
+        .header(other, text);
+    let mut ids = vec![outbox.enqueue(&message).await.unwrap().work_item_id];
+    let many = [message.clone(), message.clone(), message.clone()];
+    let receipts = outbox.enqueue_many(&many).await.unwrap();
+    ids.extend(receipts.iter().map(|receipt| receipt.work_item_id));
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let receipt = outbox.enqueue_in(&mut transaction, &message).await.unwrap();
+    transaction.commit().await.unwrap();
+    ids.push(receipt.work_item_id);
+
+    let owner = OwnerToken::new();
+    let claimed = outbox.claim(owner, LEASE, 10).await.unwrap();
+    assert_eq!(claimed.len(), 5);
+    for message in &claimed {
+        assert_eq!((&*message.topic, &*message.payload), (name, text));
+        assert_eq!(message.correlation_id.as_deref(), Some(other));
+        assert_eq!(message.headers[other], text);
+    }
+    let topic = List::any().topic(name).correlation(other);
+    assert_eq!(outbox.list(&topic).await.unwrap().len(), 5);
+
+    let how = Abandon::after(Duration::from_secs(3600)).error(other);
+    outbox.abandon(owner, &ids[..2], how).await.unwrap();
+    outbox.fail(owner, &ids[2..], other).await.unwrap();
+    for id in ids {
+        let found = outbox.get(id).await.unwrap().unwrap();
+        assert_eq!((&*found.topic, &*found.payload), (name, text));
+        assert_eq!(found.progress.last_error.as_deref(), Some(other));
+    }
+    fixture
+        .sql("DELETE FROM {outbox}; DELETE FROM {outbox_dead}")
+        .await;
+}
+
+async fn inbox_keeps(fixture: &Fixture, name: &str, other: &str, text: &str) {
+    let inbox = fixture.room.inbox();
+    let inbound = Inbound::new(name, other, name, text)
+        .correlation(other)
+        .header(other, text)
+        .hash(other.as_bytes());
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let accepted = inbox.enqueue_in(&mut transaction, &inbound).await;
+    assert_eq!(accepted.unwrap().arrival, Arrival::New);
+    transaction.commit().await.unwrap();
+    let accepted = inbox.enqueue(&inbound).await.unwrap();
+    assert_ne!(accepted.arrival, Arrival::New, "the same names");
+    let owner = OwnerToken::new();
+    let claimed = inbox.claim(owner, LEASE, 10).await.unwrap();
+    assert_eq!(claimed.len(), 1);
+    let id = InboxMessageId::new(name, other);
+    assert_eq!(claimed[0].id, id);
+    assert_eq!(claimed[0].topic.as_deref(), Some(name));
+    assert_eq!(claimed[0].payload.as_deref(), Some(text));
+    assert_eq!(claimed[0].headers[other], text);
+    assert_eq!(
+        inbox.fail(owner, &id, other).await.unwrap(),
+        1,
+        "by its key"
+    );
+    let dead = inbox.get(&id).await.unwrap().unwrap();
+    assert_eq!(dead.payload.as_deref(), Some(text));
+    assert_eq!(dead.progress.last_error.as_deref(), Some(other));
+    assert_eq!(inbox.purge(&id).await.unwrap(), 1);
+}
+
+/// A caller who has enqueued a step and not committed yet keeps nobody from counting another.
+async fn an_open_transaction_that_adds_a_step_on_mysql_does_not_hold_up_its_join(fixture: Fixture) {
+    let room = &fixture.room;
+    let join = room.joins().start(&NewJoin::new(3)).await.unwrap();
+    let step = || Message::new("a", "").join(join);
+    room.outbox().enqueue(&step()).await.unwrap();
+    room.outbox().enqueue(&step()).await.unwrap();
+    let (owner, ids) = fixture.claim(2).await;
+
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let outbox = room.outbox();
+    outbox.enqueue_in(&mut transaction, &step()).await.unwrap();
+
+    let settled = async {
+        assert_eq!(outbox.ack(owner, &ids[..1]).await.unwrap(), ids[..1]);
+        assert_eq!(outbox.fail(owner, &ids[1..], "").await.unwrap(), ids[1..]);
+        assert_eq!(room.joins().reconcile(join).await.unwrap(), 0);
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(8), settled);
+    in_time.await.expect("nobody waits");
+
+    transaction.commit().await.unwrap();
+    let (owner, last) = fixture.claim(1).await;
+    outbox.ack(owner, &last).await.unwrap();
+    let join = room.joins().get(join).await.unwrap().unwrap();
+    assert_eq!((join.completed_steps, join.failed_steps), (2, 1));
+}
+
+/// A join that somebody is adding a step to is not cleaned away under him, and not waited for.
+async fn a_cleanup_of_joins_on_mysql_passes_over_one_that_gets_a_step(fixture: Fixture) {
+    let room = &fixture.room;
+    let mut joins = Vec::new();
+    for _ in 0..2 {
+        let join = room.joins().start(&NewJoin::new(1)).await.unwrap();
+        assert!(room.joins().cancel(join).await.unwrap());
+        joins.push(join);
+    }
+    fixture
+        .age("outbox_join", "last_updated_at", LEASE * 2)
+        .await;
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let step = Message::new("a", "").join(joins[0]);
+    let outbox = room.outbox();
+    outbox.enqueue_in(&mut transaction, &step).await.unwrap();
+
+    assert_eq!(room.joins().cleanup(LEASE).await.unwrap(), 1);
+    transaction.commit().await.unwrap();
+    assert!(room.joins().get(joins[0]).await.unwrap().is_some());
+    assert_eq!(room.joins().cleanup(LEASE).await.unwrap(), 1);
+    assert_eq!(fixture.rows("outbox_join_member").await, 0);
+    assert_eq!(fixture.rows("outbox_join_key").await, 0);
+}
+
+/// The server leaves out tables of an outer join that it does not need, and their locks with them: then a
+/// message that is acked meanwhile would be done twice.
+async fn a_mark_on_mysql_waits_for_whoever_has_the_message(fixture: Fixture) {
+    let inbox = fixture.room.inbox();
+    let inbound = Inbound::new("s", "m", "t", "");
+    inbox.enqueue(&inbound).await.unwrap();
+    let owner = OwnerToken::new();
+    let work_item = inbox.claim(owner, LEASE, 1).await.unwrap()[0].work_item_id;
+    let id = InboxMessageId::new("s", "m");
+
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let ack = inbox.ack_in(&mut transaction, owner, work_item.unwrap());
+    ack.await.unwrap();
+    let commit = async {
+        let waiting = || async {
+            let waits = fixture.number(testkit::mysql::MYSQL_LOCK_WAITS).await;
+            (waits > 0).then_some(())
+        };
+        eventually(waiting).await;
+        transaction.commit().await.unwrap();
+    };
+    let (moved, ()) = tokio::join!(inbox.mark_processed(&id), commit);
+
+    assert!(!moved.unwrap(), "it was done before");
+    assert_eq!(fixture.rows("inbox_done").await, 1);
+}
+
+/// Whoever frees leases does not wait for a message that somebody is just settling.
+async fn a_reap_on_mysql_passes_over_what_somebody_holds(fixture: Fixture) {
+    let ids = fixture.enqueue(3).await;
+    let (owner, _) = fixture.claim(3).await;
+    fixture.expire_leases().await;
+    let mut connection = fixture.mysql().await;
+    let mut transaction = testkit::mysql::begin(&mut connection).await;
+    let outbox = fixture.room.outbox();
+    let ack = outbox.ack_in(&mut transaction, owner, ids[1]);
+    ack.await.unwrap();
+
+    let reap = tokio::time::timeout(Duration::from_secs(8), outbox.reap());
+    assert_eq!(reap.await.expect("nobody waits").unwrap(), 2);
+    transaction.commit().await.unwrap();
+    assert_eq!(outbox.counts().await.unwrap().done, 1);
+    assert_eq!(fixture.claim(3).await.1, [ids[0], ids[2]]);
+}
+
+/// The server's limit is known before anything is sent, whichever way it would go, and the store is as good as
+/// before. What fits comes back, though a row is more than its payload.
+async fn a_payload_beyond_the_packets_of_mysql_is_refused_by_name(_: Fixture) {
+    let (_server, fixture) = on_an_unkind_server().await;
+    let limit = usize::try_from(fixture.number("SELECT @@max_allowed_packet").await).unwrap();
+    // One connection has to serve for all of it.
+    let room = fixture.options().connections(1).connect().await.unwrap();
+    let outbox = room.outbox();
+    let beyond = Message::new("a", "x".repeat(limit));
+    let doubled = Message::new("a", "\\".repeat(limit / 2));
+    let small = Message::new("a", "small");
+    let inbound = Inbound::new("s", "m", "t", "x".repeat(limit));
+    let errors = [
+        outbox.enqueue(&beyond).await.unwrap_err(),
+        outbox
+            .enqueue_many(&[small.clone(), beyond])
+            .await
+            .unwrap_err(),
+        outbox
+            .enqueue_many(&[small.clone(), doubled])
+            .await
+            .unwrap_err(),
+        room.inbox().enqueue(&inbound).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(
+            error.kind(),
+            ErrorKind::InvalidArgument { param: "payload" }
+        );
+    }
+    assert_eq!(outbox.counts().await.unwrap().ready, 0);
+    assert_eq!(fixture.rows("inbox_seen").await, 0);
+
+    let largest = Message::new("a", "x".repeat(limit - 3_000)).header("h", "y".repeat(500));
+    outbox.enqueue(&largest).await.unwrap();
+    outbox.enqueue_many(&[small, largest]).await.unwrap();
+    let claimed = outbox.claim(OwnerToken::new(), LEASE, 10).await.unwrap();
+    let lengths: Vec<usize> = claimed
+        .iter()
+        .map(|message| message.payload.len())
+        .collect();
+    assert_eq!(lengths, [limit - 3_000, 5, limit - 3_000]);
+}
+
+/// A store on a server of its own, whose settings are as far from ours as they may be.
+async fn on_an_unkind_server() -> (Server, Fixture) {
+    let options = [
+        "--sql-mode=NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH",
+        "--character-set-server=latin1",
+        "--skip-character-set-client-handshake",
+        "--transaction-isolation=SERIALIZABLE",
+        "--max-allowed-packet=4M",
+    ];
+    let start = move || Server::start_with(Durability::Off, &options);
+    let server = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+    let url = testkit::mysql::fresh_database(server.url()).await;
+    let room = Options::new(&url).deploy(true).connect().await.unwrap();
+    (server, Fixture::at(Backend::MySql, room, &url, None))
+}
+
 testkit::mount!(
     sqlite: callers_of_sqlite_that_wait_together_share_a_commit;
     postgres: a_claim_of_fresh_messages_touches_no_index_of_postgres,
@@ -370,4 +683,10 @@ testkit::mount!(
     names_of_mysql_differ_by_case_and_by_trailing_spaces,
     the_time_zone_of_mysql_does_not_matter,
     a_deployment_on_mysql_that_broke_off_is_run_again,
+    every_text_arrives_on_mysql_as_it_was_sent,
+    an_open_transaction_that_adds_a_step_on_mysql_does_not_hold_up_its_join,
+    a_cleanup_of_joins_on_mysql_passes_over_one_that_gets_a_step,
+    a_mark_on_mysql_waits_for_whoever_has_the_message,
+    a_reap_on_mysql_passes_over_what_somebody_holds,
+    a_payload_beyond_the_packets_of_mysql_is_refused_by_name,
 );

@@ -95,10 +95,21 @@ impl Server {
     /// # Errors
     /// When there are no binaries or the server does not come up.
     pub fn start(durability: Durability) -> Result<Self> {
+        Self::start_with(durability, &[])
+    }
+
+    /// Starts a server with options of the test's own, which come after ours.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(durability: Durability, options: &[&str]) -> Result<Self> {
         let (server, install) = find().context("no MariaDB server on this machine")?;
         let folder = tempfile::Builder::new()
             .prefix("postroom-mariadb-")
             .tempdir()?;
+        // A server that starts clears away whatever temporary tables it finds, those of its neighbours too.
+        let temporary = folder.path().join("tmp");
+        std::fs::create_dir(&temporary)?;
         let data = format!("--datadir={}", folder.path().join("data").display());
         let user = is_root()?.then(|| "--user=root".to_owned());
         run(Command::new(install)
@@ -107,12 +118,14 @@ impl Server {
                 "--skip-test-db",
                 "--auth-root-authentication-method=normal",
             ])
+            .env("TMPDIR", &temporary)
             .arg(&data)
             .args(&user))?;
         let port = free_port()?;
         let mut arguments = vec!["--no-defaults".to_owned(), data];
         arguments.extend(user);
         arguments.extend(settings(folder.path(), port, durability)?);
+        arguments.extend(options.iter().map(|&option| option.to_owned()));
         let keeper = keep_server(&server, folder.path(), &arguments)?;
         let server = Self {
             keeper,
@@ -261,6 +274,7 @@ fn settings(folder: &Path, port: u16, durability: Durability) -> Result<Vec<Stri
     )?;
     let file = |name: &str| folder.join(name).display().to_string();
     let mut settings = vec![
+        format!("--tmpdir={}", file("tmp")),
         format!("--port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         format!("--socket={}", file("socket")),

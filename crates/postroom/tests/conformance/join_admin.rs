@@ -301,6 +301,10 @@ async fn a_cleanup_of_more_joins_than_one_batch_finishes_the_job(fixture: Fixtur
              last_updated_at) SELECT {id}, 1, 1, 1, {now}, {now} FROM {rows}"
         ))
         .await;
+    if fixture.backend == Backend::MySql {
+        let keys = "INSERT INTO {outbox_join_key} SELECT join_id FROM {outbox_join}";
+        fixture.sql(keys).await;
+    }
     fixture
         .age("outbox_join", "last_updated_at", 10 * DAY)
         .await;

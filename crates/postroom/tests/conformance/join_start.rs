@@ -268,10 +268,15 @@ async fn the_outbox_knows_nothing_of_joins(fixture: Fixture) {
         assert_eq!(fixture.references(table).await, [""; 0]);
     }
     assert_eq!(fixture.references("outbox_join").await, [""; 0]);
-    assert_eq!(
-        fixture.references("outbox_join_member").await,
-        ["outbox_join"]
-    );
+    // MySQL locks the row that a foreign key points to: there it is one that nobody counts in.
+    let join = match fixture.backend {
+        Backend::MySql => {
+            assert_eq!(fixture.references("outbox_join_key").await, ["outbox_join"]);
+            "outbox_join_key"
+        }
+        _ => "outbox_join",
+    };
+    assert_eq!(fixture.references("outbox_join_member").await, [join]);
 }
 
 /// Shows JOIN-090.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, Object, RecycleError, RecycleResult};
-use mysql_async::prelude::Queryable;
-use mysql_async::{Conn, Opts};
+use mysql_async::prelude::{FromRow, Queryable};
+use mysql_async::{Conn, DriverError, Opts};
 
+use super::peer::Peer;
 use crate::db::budget::Permit;
 use crate::db::{Budget, FAREWELL};
 
@@ -22,6 +23,9 @@ pub(super) struct Connector {
 /// A connection with its place in the budget.
 pub(super) struct Link {
     conn: Option<Conn>,
+    peer: Peer,
+    /// How many bytes the server takes at once.
+    largest: usize,
     permit: Option<Permit>,
 }
 
@@ -34,8 +38,18 @@ impl Manager for Connector {
             Some(budget) => Some(budget.permit().await),
             None => None,
         };
-        let conn = Some(Conn::new(self.opts.clone()).await?);
-        Ok(Link { conn, permit })
+        let mut conn = Conn::new(self.opts.clone()).await?;
+        let connected = include_str!("../../sql/mysql/connected.sql");
+        let (number, largest) = conn
+            .query_first(connected)
+            .await?
+            .ok_or(DriverError::ConnectionClosed)?;
+        Ok(Link {
+            conn: Some(conn),
+            peer: Peer::new(self.opts.clone(), number),
+            largest,
+            permit,
+        })
     }
 
     async fn recycle(
@@ -84,12 +98,36 @@ impl Connection {
         self.0
             .as_mut()
             .and_then(|object| object.conn.as_mut())
-            .ok_or_else(|| mysql_async::DriverError::ConnectionClosed.into())
+            .ok_or_else(|| DriverError::ConnectionClosed.into())
+    }
+
+    /// The server at the other end.
+    pub(super) fn peer(&self) -> mysql_async::Result<Peer> {
+        let object = self.0.as_ref();
+        let peer = object.map(|object| object.peer.clone());
+        peer.ok_or_else(|| DriverError::ConnectionClosed.into())
+    }
+
+    /// How many bytes of a text the server takes at once. A packet holds a little more than the text.
+    pub(super) fn largest_text(&self) -> usize {
+        const REST: usize = 1024;
+        let largest = self.0.as_ref().map_or(0, |object| object.largest);
+        largest.saturating_sub(REST)
     }
 
     /// Runs statements that return nothing and have no values.
     pub(super) async fn control(&mut self, sql: &str) -> mysql_async::Result<()> {
-        self.conn()?.query_drop(sql).await
+        let peer = self.peer()?;
+        peer.answer(self.conn()?.query_drop(sql)).await
+    }
+
+    /// The rows of a statement without values.
+    pub(super) async fn rows<T: FromRow + Send + 'static>(
+        &mut self,
+        sql: &str,
+    ) -> mysql_async::Result<Vec<T>> {
+        let peer = self.peer()?;
+        peer.answer(self.conn()?.query(sql)).await
     }
 
     pub(super) fn give_back(mut self) {

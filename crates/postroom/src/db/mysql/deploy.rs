@@ -1,7 +1,7 @@
 //! Schema deployment. Every statement that makes a table commits, so there is no transaction around it: a
 //! migration is noted before and after, and one that broke off half way is run again, past what it had made.
 
-use mysql_async::prelude::Queryable;
+use mysql_async::prelude::FromRow;
 
 use super::connect::Connection;
 use super::errors::{database_error, exists_already};
@@ -69,10 +69,7 @@ fn finished(recorded: Applied) -> Applied {
 }
 
 async fn recorded(connection: &mut Connection, plan: &Plan) -> mysql_async::Result<Applied> {
-    connection
-        .conn()?
-        .query(plan.select_versions.as_str())
-        .await
+    connection.rows(&plan.select_versions).await
 }
 
 async fn record(
@@ -96,13 +93,13 @@ async fn views_are_lost(connection: &mut Connection, plan: &Plan) -> Result<bool
     Ok(lost.is_some())
 }
 
-async fn one<T: mysql_async::prelude::FromRow + Send + 'static>(
+async fn one<T: FromRow + Send + 'static>(
     connection: &mut Connection,
     sql: &str,
 ) -> Result<Option<T>, Error> {
-    let conn = connection.conn().map_err(|error| database_error(&error))?;
-    let first = conn.query_first(sql).await;
-    first.map_err(|error| database_error(&error))
+    let rows = connection.rows(sql).await;
+    let rows = rows.map_err(|error| database_error(&error))?;
+    Ok(rows.into_iter().next())
 }
 
 async fn run(connection: &mut Connection, sql: &str) -> Result<(), Error> {

@@ -23,11 +23,6 @@ impl Failure {
         matches!(self, Self::Client(error) if [Some(DEADLOCK), Some(LOCK_TIMEOUT)].contains(&code(error)))
     }
 
-    /// Whether the server has undone the whole transaction, and not just the statement.
-    pub(super) fn has_undone_all(&self) -> bool {
-        matches!(self, Self::Client(error) if error.is_fatal() || code(error) == Some(DEADLOCK))
-    }
-
     pub(super) fn into_error(self) -> Error {
         match self {
             Self::Client(error) => database_error(&error),
@@ -95,10 +90,16 @@ pub(crate) fn database_error(error: &mysql_async::Error) -> Error {
         1153 | 1301 => too_large(),
         DEADLOCK => ErrorKind::Transient.with("a deadlock with others undid the transaction"),
         LOCK_TIMEOUT => ErrorKind::Transient.with("others held a lock for too long"),
+        1020 | 3101 => ErrorKind::Transient.with("others changed the same rows meanwhile"),
+        1206 => ErrorKind::Transient.with("the server has no room for more locks"),
+        1665 => ErrorKind::Database.with(
+            "the server's binlog_format is STATEMENT, which cannot log READ COMMITTED; set ROW or MIXED",
+        ),
         1021 | 1114 => ErrorKind::Transient.with("the server's disk is full"),
         1040 | 1203 | 1226 => ErrorKind::Transient.with("the server has too many connections"),
         1290 | 1792 | 1836 => ErrorKind::Transient.with("the server takes no writes now"),
-        1053
+        1047
+        | 1053
         | 1077
         | 1078
         | 1079
@@ -115,7 +116,8 @@ pub(crate) fn database_error(error: &mysql_async::Error) -> Error {
     error.with_code(format!("{state} {code}"))
 }
 
-fn too_large() -> Error {
+/// A call that the server would refuse for its size.
+pub(super) fn too_large() -> Error {
     ErrorKind::InvalidArgument { param: "payload" }
         .with("larger than the server takes at once; raise its `max_allowed_packet`")
 }

@@ -24,6 +24,7 @@ mod connect;
 mod deploy;
 mod errors;
 mod packet;
+mod peer;
 mod tls;
 mod transaction;
 mod values;
@@ -39,6 +40,13 @@ const RETRIES: u32 = 5;
 
 /// How long a statement waits for a lock, in seconds.
 const LOCK_WAIT: u32 = 10;
+
+/// How long a statement waits for a table that somebody is altering, or that is to be altered while somebody
+/// uses it, in seconds. The server's own default is a day or a year.
+const TABLE_WAIT: u32 = 60;
+
+/// The largest row that the protocol knows.
+const LARGEST_ROW: usize = 1 << 30;
 
 pub(crate) struct MySql {
     pool: Arc<Pool<Connector>>,
@@ -58,6 +66,11 @@ impl MySql {
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
         let opts = way_to(&options.url)?
             .stmt_cache_size(256)
+            // What the server takes at once is asked when a connection is made, and heeded before anything is
+            // sent. What comes back may be larger: a row is more than the payload in it.
+            .max_allowed_packet(Some(LARGEST_ROW))
+            // The client would ask for it, but has no use for it without its own pool.
+            .wait_timeout(Some(28_800))
             // An update that changes nothing has found its row all the same.
             .client_found_rows(true)
             .setup(vec![session()]);
@@ -236,7 +249,8 @@ fn session() -> String {
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin; \
          SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
          SET SESSION autocommit = 1, sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', \
-         group_concat_max_len = 67108864, innodb_lock_wait_timeout = {LOCK_WAIT}"
+         group_concat_max_len = 67108864, innodb_lock_wait_timeout = {LOCK_WAIT}, \
+         lock_wait_timeout = {TABLE_WAIT}"
     )
 }
 

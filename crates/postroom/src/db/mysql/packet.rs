@@ -6,13 +6,14 @@ use mysql_async::Params;
 use mysql_async::prelude::{Protocol, Queryable};
 
 use super::connect::Connection;
-use super::errors::Failure;
+use super::errors::{Failure, too_large};
 use super::values::{decode, encoded, literal};
 use crate::db::Output;
 use crate::error::ErrorKind;
 use crate::sql::{Call, Part, Row, Value};
 
-/// The server refuses texts beyond `max_allowed_packet`: longer ones go in pieces, in the same transaction.
+/// Longer texts go in pieces, in the same transaction: the server has to hold each of them at once, and
+/// refuses what is beyond its `max_allowed_packet`.
 const LARGEST_TEXT: usize = 1024 * 1024;
 
 /// What one statement gave back.
@@ -54,7 +55,7 @@ pub(super) async fn transaction(
 ) -> Result<Output, Failure> {
     // What a call needs can only be known when the server has answered.
     let commit_at_once = calls.iter().all(|call| call.needs.is_none());
-    let mut texts = Texts::default();
+    let mut texts = Texts::new(connection);
     texts.control("START TRANSACTION");
     texts.calls(calls);
     if commit_at_once {
@@ -72,7 +73,7 @@ pub(super) async fn in_transaction(
     connection: &mut Connection,
     calls: &[Call],
 ) -> Result<Output, Failure> {
-    let mut texts = Texts::default();
+    let mut texts = Texts::new(connection);
     texts.calls(calls);
     texts.run(connection, calls).await
 }
@@ -82,16 +83,24 @@ async fn execute(
     sql: &str,
     values: Vec<mysql_async::Value>,
 ) -> Result<Answer, Failure> {
-    // Some statements cannot be prepared, BEGIN and SAVEPOINT among them. None of them has values.
-    if values.is_empty() {
-        let result = connection.conn()?.query_iter(sql).await?;
-        return first(result).await;
+    let length = |value: &mysql_async::Value| match value {
+        mysql_async::Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if sql.len() + values.iter().map(length).sum::<usize>() > connection.largest_text() {
+        return Err(too_large().into());
     }
-    let result = connection
-        .conn()?
-        .exec_iter(sql, Params::Positional(values))
-        .await?;
-    first(result).await
+    let peer = connection.peer()?;
+    let conn = connection.conn()?;
+    peer.answer(async {
+        // Some statements cannot be prepared, BEGIN and SAVEPOINT among them. None of them has values.
+        if values.is_empty() {
+            return first(conn.query_iter(sql).await?).await;
+        }
+        let values = Params::Positional(values);
+        first(conn.exec_iter(sql, values).await?).await
+    })
+    .await
 }
 
 async fn first<P: Protocol>(
@@ -129,10 +138,11 @@ async fn read<P: Protocol>(
 }
 
 /// Statements with their values written into them.
-#[derive(Default)]
 struct Texts {
     finished: Vec<String>,
     current: String,
+    /// How many bytes a text should have at most. A statement that has more is a text of its own.
+    enough: usize,
     /// How many statements there are for each call; 0 for one that has joined the statement before it.
     statements: Vec<usize>,
     /// Whether a statement of our own comes first.
@@ -140,53 +150,83 @@ struct Texts {
 }
 
 impl Texts {
+    fn new(connection: &Connection) -> Self {
+        Self::of(LARGEST_TEXT.min(connection.largest_text()))
+    }
+
+    fn of(enough: usize) -> Self {
+        Self {
+            finished: Vec::new(),
+            current: String::new(),
+            enough,
+            statements: Vec::new(),
+            begins: false,
+        }
+    }
+
     fn control(&mut self, sql: &str) {
         self.begins = self.begins || self.statements.is_empty();
-        self.current.push_str(sql);
-        self.current.push_str(";\n");
+        self.statement(sql, &[], &[]);
     }
 
     fn calls(&mut self, calls: &[Call]) {
         for (index, call) in calls.iter().enumerate() {
             let before = index.checked_sub(1).map(|before| &calls[before]);
-            if let Some(row) = before.and_then(|before| row_of_same_insert(before, call))
-                && self.current.ends_with(";\n")
-                && self.current.len() < LARGEST_TEXT
-            {
-                self.current.truncate(self.current.len() - 2);
-                self.current.push_str(",\n");
-                write(
-                    &mut self.current,
-                    row,
-                    &call.script.parts[0].values,
-                    &call.values,
-                );
-                self.current.push_str(";\n");
+            let row = before.and_then(|before| row_of_same_insert(before, call));
+            if row.is_some_and(|row| self.row(row, call)) {
                 self.statements.push(0);
                 continue;
             }
             for part in &call.script.parts {
-                if self.current.len() >= LARGEST_TEXT {
-                    self.finished.push(std::mem::take(&mut self.current));
-                }
-                write(&mut self.current, &part.sql, &part.values, &call.values);
-                self.current.push_str(";\n");
+                self.statement(&part.sql, &part.values, &call.values);
             }
             self.statements.push(call.script.parts.len());
         }
     }
 
+    fn statement(&mut self, sql: &str, indexes: &[usize], values: &[Value]) {
+        let start = self.current.len();
+        write(&mut self.current, sql, indexes, values);
+        self.current.push_str(";\n");
+        if start > 0 && self.current.len() > self.enough {
+            let next = self.current.split_off(start);
+            self.finished
+                .push(std::mem::replace(&mut self.current, next));
+        }
+    }
+
+    /// Adds a row to the INSERT at the end, unless that would make it too long.
+    fn row(&mut self, row: &str, call: &Call) -> bool {
+        let end = self.current.len() - ";\n".len();
+        self.current.truncate(end);
+        self.current.push_str(",\n");
+        let indexes = &call.script.parts[0].values;
+        write(&mut self.current, row, indexes, &call.values);
+        let fits = self.current.len() < self.enough;
+        if !fits {
+            self.current.truncate(end);
+        }
+        self.current.push_str(";\n");
+        fits
+    }
+
     /// Runs everything, and takes the answers apart by call.
     async fn run(mut self, connection: &mut Connection, calls: &[Call]) -> Result<Output, Failure> {
         self.finished.push(std::mem::take(&mut self.current));
+        let largest = connection.largest_text();
+        if self.finished.iter().any(|text| text.len() > largest) {
+            return Err(too_large().into());
+        }
+        let peer = connection.peer()?;
         let mut answers = Vec::new();
         let mut failure = None;
         for text in self.finished {
-            let result = match connection.conn()?.query_iter(text).await {
-                Ok(mut result) => read(&mut result, &mut answers).await,
-                Err(error) => Err(error.into()),
-            };
-            failure = result.err();
+            let conn = connection.conn()?;
+            let result = peer.answer(async {
+                let mut result = conn.query_iter(text).await?;
+                read(&mut result, &mut answers).await
+            });
+            failure = result.await.err();
             if failure.is_some() {
                 break;
             }
@@ -236,7 +276,7 @@ fn write(text: &mut String, sql: &str, indexes: &[usize], values: &[Value]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::{Dialect, Script};
+    use crate::sql::{Catalog, Dialect, Names, Script};
 
     #[test]
     fn values_are_written_where_they_belong() {
@@ -245,7 +285,7 @@ mod tests {
         let mut text = String::new();
         let part = &script.parts[0];
         write(&mut text, &part.sql, &part.values, &call.values);
-        assert_eq!(text, "SELECT 'it''s', 7, 'it''s'");
+        assert_eq!(text, "SELECT _utf8mb4 'it''s', 7, _utf8mb4 'it''s'");
     }
 
     #[test]
@@ -258,12 +298,44 @@ mod tests {
             other.call(Vec::new()),
             insert.call(vec![3.into()]),
         ];
-        let mut texts = Texts::default();
+        let mut texts = Texts::of(LARGEST_TEXT);
         texts.calls(&calls);
         assert_eq!(
             texts.current,
             "INSERT INTO a (b)\nVALUES (1),\n(2);\nDELETE FROM a;\nINSERT INTO a (b)\nVALUES (3);\n"
         );
         assert_eq!(texts.statements, [1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_text_is_no_longer_than_it_should_be_unless_one_statement_is() {
+        let insert = Script::parse(Dialect::MySql, "INSERT INTO a (b)\nVALUES (?1)");
+        let long = "x".repeat(100);
+        let calls = ["a", "b", &long, "c"].map(|text| insert.call(vec![text.into()]));
+        let mut texts = Texts::of(80);
+        texts.control("START TRANSACTION");
+        texts.calls(&calls);
+        texts.control("COMMIT");
+        let insert = |text: &str| format!("INSERT INTO a (b)\nVALUES (_utf8mb4 '{text}');\n");
+        assert_eq!(
+            texts.finished,
+            [
+                "START TRANSACTION;\nINSERT INTO a (b)\nVALUES (_utf8mb4 'a'),\n(_utf8mb4 'b');\n",
+                &insert(&long)
+            ]
+        );
+        assert_eq!(texts.current, insert("c") + "COMMIT;\n");
+        assert_eq!(texts.statements, [1, 0, 1, 1]);
+    }
+
+    /// `write` puts a value in the place of every question mark.
+    #[test]
+    fn no_statement_holds_a_question_mark_that_is_not_a_value() {
+        let catalog = Catalog::new(Dialect::MySql, &Names::default());
+        for part in catalog.scripts().iter().flat_map(|script| &script.parts) {
+            let Part { sql, values, .. } = part;
+            assert_eq!(sql.matches('?').count(), values.len(), "{sql}");
+            assert!(!sql.contains('\\'), "{sql}");
+        }
     }
 }

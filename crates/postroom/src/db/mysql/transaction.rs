@@ -39,13 +39,10 @@ impl MySqlTransaction {
         })
     }
 
-    fn connection(&mut self) -> Result<&mut Connection, Error> {
-        let is_open = |connection: &mut Connection| {
-            let conn = connection.conn().ok();
-            let answer = conn.and_then(|conn| conn.last_ok_packet().map(|ok| ok.status_flags()));
-            answer.is_none_or(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
-        };
-        if !self.connection.as_mut().is_some_and(is_open) {
+    async fn connection(&mut self) -> Result<&mut Connection, Error> {
+        if let Some(connection) = &mut self.connection
+            && !is_open(connection).await
+        {
             self.connection = None;
         }
         self.connection.as_mut().ok_or_else(|| {
@@ -54,14 +51,14 @@ impl MySqlTransaction {
     }
 
     fn failed(&mut self, failure: Failure) -> Error {
-        if failure.has_undone_all() {
+        if failure.is_fatal() {
             self.connection = None;
         }
         failure.into_error()
     }
 
     async fn end(mut self: Box<Self>, sql: &'static str) -> Result<(), Error> {
-        let result = self.connection()?.control(sql).await;
+        let result = self.connection().await?.control(sql).await;
         result.map_err(|error| database_error(&error))?;
         if let Some(connection) = self.connection.take().filter(|_| !self.was_lent) {
             connection.give_back();
@@ -70,10 +67,24 @@ impl MySqlTransaction {
     }
 }
 
+/// Whether the transaction is still there. Every answer says so, unless it is an error: that may have undone
+/// the statement or everything, and somebody else may have seen it and gone on.
+async fn is_open(connection: &mut Connection) -> bool {
+    let last_answer = |connection: &mut Connection| {
+        let ok = connection.conn().ok()?.last_ok_packet()?;
+        Some(ok.status_flags())
+    };
+    let mut status = last_answer(connection);
+    if status.is_none() && connection.control("DO 0").await.is_ok() {
+        status = last_answer(connection);
+    }
+    status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
+}
+
 impl Transaction for MySqlTransaction {
     fn execute(&mut self, statement: Statement) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
-            let connection = self.connection()?;
+            let connection = self.connection().await?;
             let changed = packet::changed(connection, &statement.sql, &statement.values).await;
             changed.map_err(|failure| self.failed(failure))
         })
@@ -81,7 +92,7 @@ impl Transaction for MySqlTransaction {
 
     fn run(&mut self, calls: Vec<Call>) -> BoxFuture<'_, Result<Output, Error>> {
         Box::pin(async move {
-            let output = packet::in_transaction(self.connection()?, &calls).await;
+            let output = packet::in_transaction(self.connection().await?, &calls).await;
             output.map_err(|failure| self.failed(failure))
         })
     }

@@ -25,8 +25,8 @@ pub(crate) fn encoded(value: &Value) -> Raw {
     }
 }
 
-/// Writes a value as SQL has it, whatever the session thinks of backslashes: a text that holds one goes as
-/// hexadecimal digits.
+/// Writes a value as SQL has it, whatever the session thinks of backslashes and of character sets: a text
+/// says what it is, and one that holds a backslash goes as hexadecimal digits.
 pub(super) fn literal(text: &mut String, value: &Value) {
     match value {
         Value::Int(None) | Value::Text(None) | Value::Bytes(None) | Value::Uuid(None) => {
@@ -37,19 +37,24 @@ pub(super) fn literal(text: &mut String, value: &Value) {
         }
         Value::Bytes(Some(bytes)) => hexadecimal(text, bytes),
         Value::Uuid(Some(uuid)) => hexadecimal(text, uuid.as_bytes()),
-        Value::Text(Some(content)) => quoted(text, content),
+        Value::Text(Some(content)) => text_literal(text, content),
         Value::Ints(_) | Value::Texts(_) | Value::Uuids(_) => {
-            quoted(text, &as_json(value).unwrap_or_default());
+            text_literal(text, &as_json(value).unwrap_or_default());
         }
     }
 }
 
-/// Writes a text as SQL has it.
-pub(super) fn quoted(text: &mut String, content: &str) {
+fn text_literal(text: &mut String, content: &str) {
+    text.push_str("_utf8mb4 ");
     if content.contains('\\') {
-        text.push_str("_utf8mb4 ");
-        return hexadecimal(text, content.as_bytes());
+        hexadecimal(text, content.as_bytes());
+    } else {
+        quoted(text, content);
     }
+}
+
+/// Writes a text in quotes. It must hold no backslash.
+pub(super) fn quoted(text: &mut String, content: &str) {
     text.push('\'');
     for (index, piece) in content.split('\'').enumerate() {
         if index > 0 {
@@ -127,9 +132,9 @@ mod tests {
 
     #[test]
     fn no_text_can_end_its_quotes() {
-        assert_eq!(written("plain \"text\""), "'plain \"text\"'");
-        assert_eq!(written("'"), "''''");
-        assert_eq!(written("it's"), "'it''s'");
+        assert_eq!(written("plain \"text\""), "_utf8mb4 'plain \"text\"'");
+        assert_eq!(written("'"), "_utf8mb4 ''''");
+        assert_eq!(written("it's"), "_utf8mb4 'it''s'");
         assert_eq!(written("\\'"), "_utf8mb4 x'5c27'");
         assert_eq!(written(vec![0_u8, 255]), "x'00ff'");
         assert_eq!(written(Some(-7_i64)), "-7");

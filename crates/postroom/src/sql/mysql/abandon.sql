@@ -12,7 +12,7 @@ UPDATE (
            COALESCE(d.delay, LEAST(CAST(1 << LEAST(q.attempt_count + 1, 6) AS SIGNED), 60) * 1000000) AS delay
     FROM {id_rows} AS s
     STRAIGHT_JOIN JSON_TABLE(?3, '$[*]' COLUMNS (n FOR ORDINALITY, delay BIGINT PATH '$')) AS d ON d.n = LEAST(s.n, JSON_LENGTH(?3))
-    STRAIGHT_JOIN JSON_TABLE(?4, '$[*]' COLUMNS (n FOR ORDINALITY, error TEXT PATH '$')) AS e ON e.n = LEAST(s.n, JSON_LENGTH(?4))
+    STRAIGHT_JOIN JSON_TABLE(?4, '$[*]' COLUMNS (n FOR ORDINALITY, error TEXT CHARACTER SET utf8mb4 PATH '$')) AS e ON e.n = LEAST(s.n, JSON_LENGTH(?4))
     STRAIGHT_JOIN JSON_TABLE(?5, '$[*]' COLUMNS (n FOR ORDINALITY, deferred INT PATH '$')) AS f ON f.n = LEAST(s.n, JSON_LENGTH(?5))
     STRAIGHT_JOIN {queue} AS q FORCE INDEX (PRIMARY) ON q.id = s.id
     WHERE q.owner_token = ?1

@@ -6,7 +6,7 @@ FROM {held}
 FOR UPDATE;
 
 INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
-SELECT {held_columns}, {now}, ?3
+SELECT {held_columns}, {now}, CONVERT(CAST(?3 AS BINARY) USING utf8mb4)
 FROM {held} AND ?4 <> 0;
 
 {count_completed}

@@ -1,10 +1,11 @@
 -- ?1 source, ?2 message id, ?3 state: 1 processing, 3 done, 4 dead, ?4 worker.
 -- Done never changes; processing can only follow seen. Leases do not matter here.
 -- Returns 0 unknown key, 1 moved, 2 left as it was. Locks, in this order: the seen row, the live row,
--- the dead row. Then comes the answer, from the state before.
-SELECT COUNT(*) INTO @postroom_locked
+-- the dead row. Then comes the answer, from the state before. What is locked is also counted: MariaDB
+-- leaves out a table of an outer join that nothing is read from, and does not lock it then.
+SELECT COUNT(l.live) + COUNT(l.dead) INTO @postroom_locked
 FROM (
-    SELECT s.state
+    SELECT q.id AS live, d.id AS dead
     FROM {inbox+_seen} AS s
     LEFT JOIN {inbox} AS q ON q.id = s.work_id
     LEFT JOIN {inbox+_dead} AS d ON d.id = s.work_id

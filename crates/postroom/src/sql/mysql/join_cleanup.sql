@@ -1,9 +1,11 @@
 -- Finished joins last updated longer than ?1 microseconds ago, at most ?2; members go with them, by
--- their foreign key. A join that a message still waits for stays.
+-- their foreign keys. A join that a message still waits for stays, and so does one that somebody is
+-- enqueuing a step of: he has locked its key.
 SELECT JSON_ARRAYAGG(HEX(c.join_id)) INTO @postroom_chosen
 FROM (
     SELECT j.join_id
     FROM {join} AS j
+    STRAIGHT_JOIN {join+_key} AS k FORCE INDEX (PRIMARY) ON k.join_id = j.join_id
     WHERE j.status <> 0
       AND j.last_updated_at < {now} - ?1
       AND NOT EXISTS (

@@ -195,7 +195,8 @@ fn id_rows(array: &str) -> String {
 /// A JSON array of [source or null, message id].
 fn keys(array: &str) -> String {
     format!(
-        "JSON_TABLE({array}, '$[*]' COLUMNS (source VARCHAR(255) PATH '$[0]', message_id VARCHAR(255) PATH '$[1]'))"
+        "JSON_TABLE({array}, '$[*]' COLUMNS (source VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[0]', \
+         message_id VARCHAR(255) CHARACTER SET utf8mb4 PATH '$[1]'))"
     )
 }
 

@@ -14,6 +14,14 @@ CREATE TABLE {join} (
     INDEX {name join+_grouping_key} (grouping_key)
 ) ENGINE = InnoDB;
 
+-- What members and waits refer to. A foreign key locks the row that it points to until its transaction
+-- ends: were that the join itself, whoever counts a step would wait for every caller who has enqueued
+-- another one and not committed yet.
+CREATE TABLE {join+_key} (
+    join_id BINARY(16) NOT NULL PRIMARY KEY,
+    FOREIGN KEY (join_id) REFERENCES {join} (join_id) ON DELETE CASCADE
+) ENGINE = InnoDB;
+
 -- The key starts with message_id: that is how an ack finds its members.
 CREATE TABLE {join_member} (
     message_id BINARY(16) NOT NULL,
@@ -22,7 +30,8 @@ CREATE TABLE {join_member} (
     status SMALLINT NOT NULL DEFAULT 0,
     PRIMARY KEY (message_id, join_id),
     INDEX {name join_member+_join} (join_id),
-    FOREIGN KEY (join_id) REFERENCES {join} (join_id) ON DELETE CASCADE
+    -- MySQL would make a longer name, and refuse it where the table's is a long one.
+    CONSTRAINT {name join_member+_key} FOREIGN KEY (join_id) REFERENCES {join+_key} (join_id) ON DELETE CASCADE
 ) ENGINE = InnoDB;
 
 -- Which wait messages the completing transaction has to wake.
@@ -31,5 +40,5 @@ CREATE TABLE {join+_wait} (
     message_id BINARY(16) NOT NULL,
     PRIMARY KEY (join_id, message_id),
     INDEX {name join+_wait_message} (message_id),
-    FOREIGN KEY (join_id) REFERENCES {join} (join_id) ON DELETE CASCADE
+    FOREIGN KEY (join_id) REFERENCES {join+_key} (join_id) ON DELETE CASCADE
 ) ENGINE = InnoDB;

@@ -7,6 +7,8 @@ use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use tiberius::error::Error as ClientError;
 use tokio::net::TcpStream;
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
 
 use super::place::Place;
 use super::values::{decode, parameters};
@@ -105,14 +107,17 @@ impl Connection {
         &mut self.client
     }
 
-    /// A call that ends, or leaves the connection busy for ever. What the server itself refuses is an end: its
-    /// answer was read.
+    /// A call that ends, or leaves the connection busy for ever: after that there is none. What the server
+    /// itself refuses is an end: its answer was read.
     async fn whole<T>(
         &mut self,
         call: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
+        if self.busy {
+            return Err(ClientError::Protocol("its last call has not ended".into()));
+        }
         self.busy = true;
-        let result = call(&mut self.client).await;
+        let result = call(&mut self.client).with_subscriber(unheard()).await;
         if matches!(result, Ok(_) | Err(ClientError::Server(_))) {
             self.busy = false;
             self.touched |= result.is_err();
@@ -167,5 +172,13 @@ impl Manager for Connector {
 async fn connect(place: &Place, patient: bool) -> Result<Client, ClientError> {
     let socket = TcpStream::connect(place.address()).await?;
     socket.set_nodelay(true)?;
-    Client::connect(place.config(patient), socket.compat_write()).await
+    Client::connect(place.config(patient), socket.compat_write())
+        .with_subscriber(unheard())
+        .await
+}
+
+/// Where the client's own events go: it logs what the server says, which quotes keys, and rows with all that is in
+/// them.
+pub(super) fn unheard() -> Dispatch {
+    Dispatch::none()
 }

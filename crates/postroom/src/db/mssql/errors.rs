@@ -38,6 +38,9 @@ pub(crate) fn database_error(error: &ClientError) -> Error {
             ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before")
         }
         1205 | 3960 => ErrorKind::Transient.with("a deadlock or a conflict undid the transaction"),
+        3902 | 3903 | 3930 | 3998 => {
+            ErrorKind::Transient.with("the transaction is over, or the server has undone it")
+        }
         1222 => ErrorKind::Transient.with("a lock was not to be had in time"),
         701 | 802 | 1101 | 1105 | 9002 | 9100 => {
             ErrorKind::Transient.with("the server has no memory or no disk left")

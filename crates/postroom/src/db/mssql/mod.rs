@@ -10,6 +10,7 @@ use std::time::Duration;
 use deadpool::Runtime;
 use deadpool::managed::{HookError, Object, Pool, PoolError, QueueMode};
 use tiberius::error::Error as ClientError;
+use tracing::instrument::WithSubscriber;
 use uuid::Uuid;
 
 use crate::db::{BoxFuture, Budget, Database, Idle, Output, Transaction, Wakes};
@@ -26,7 +27,7 @@ mod transaction;
 mod values;
 
 pub(crate) use connect::Client;
-use connect::Connector;
+use connect::{Connector, unheard};
 pub(crate) use errors::database_error;
 use errors::{is_deadlock, is_duplicate};
 use place::Place;
@@ -192,6 +193,7 @@ pub(crate) async fn execute<S>(
 where
     S: futures_util::io::AsyncRead + futures_util::io::AsyncWrite + Unpin + Send,
 {
-    let result = client.execute(sql, &values::parameters(values)).await?;
-    Ok(result.total())
+    let parameters = values::parameters(values);
+    let call = client.execute(sql, &parameters);
+    Ok(call.with_subscriber(unheard()).await?.total())
 }

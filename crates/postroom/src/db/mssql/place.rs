@@ -51,7 +51,8 @@ impl Place {
             }
             _ => (address, 1433),
         };
-        if host.is_empty() {
+        // A password with a slash that is not written as %2F would end up in the name of the database, and be shown.
+        if host.is_empty() || database.contains(['@', '/']) {
             return Err(shape());
         }
         let (user, password) = match user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
@@ -189,6 +190,7 @@ mod tests {
             "sqlserver:",
             "sqlserver://",
             "sqlserver://u:secret@/a",
+            "sqlserver://u:12/secret@h/a",
             "sqlserver://u:secret@h:port/a",
             "sqlserver://u:secret@h/a?encrypt=maybe",
             "sqlserver://u:secret@h/a?trust_server_certificate=1",

@@ -284,7 +284,7 @@ async fn every_statement_parses_and_names_what_is_there() {
             text,
         )
     };
-    let others: [(&str, &[&'static str]); 9] = [
+    let others: [(&str, &[&'static str]); 10] = [
         (include_str!("advance.sql"), &["bigint"]),
         (include_str!("next_ready.sql"), &[]),
         (include_str!("drop_schema.sql"), &[]),
@@ -294,6 +294,7 @@ async fn every_statement_parses_and_names_what_is_there() {
         (include_str!("migrations/lock.sql"), &["nvarchar(255)"]),
         (include_str!("migrations/applied.sql"), &[]),
         (include_str!("clock.sql"), &[]),
+        (include_str!("transaction.sql"), &[]),
     ];
     let others = others.map(|(text, types)| (fill(text), types.to_vec()));
     let statements: Vec<Statement> = pretend
@@ -314,6 +315,28 @@ async fn every_statement_parses_and_names_what_is_there() {
     if let Err(reason) = findings.validated {
         eprintln!("NOT RUN: names were not checked: {reason}");
     }
+}
+
+/// A join that names no index may read a small table from end to end, and wait there for everybody's locks.
+#[test]
+fn messages_and_members_are_looked_up_by_an_index() {
+    let names = Names::of(Some(Dialect::SqlServer));
+    let plan = Plan::new(Dialect::SqlServer, &names).expect("a plan");
+    let script = plan.script(Dialect::SqlServer);
+    let tables = ["[Outbox] ", "[Inbox] ", "[OutboxJoinMember] "];
+    let mut joins = 0;
+    for join in script.split(" LOOP JOIN [infra].").skip(1) {
+        let (table, condition) = join.split_once("ON ").expect("a condition");
+        if tables.iter().any(|name| table.starts_with(name)) {
+            let by_key = condition
+                .split(' ')
+                .next()
+                .is_some_and(|column| column.ends_with(".Sequence"));
+            assert!(by_key || table.contains("INDEX ("), "{table}");
+            joins += 1;
+        }
+    }
+    assert!(joins > 20, "{joins}");
 }
 
 /// A check that finds nothing must be able to find something.

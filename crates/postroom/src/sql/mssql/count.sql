@@ -2,5 +2,5 @@
 SELECT
     (SELECT COUNT_BIG(*) FROM {queue} AS q WHERE {live} AND (q.LockedUntil IS NULL OR q.LockedUntil < SYSUTCDATETIME())) AS Ready,
     (SELECT COUNT_BIG(*) FROM {queue} AS q WHERE {live} AND q.LockedUntil >= SYSUTCDATETIME()) AS InFlight,
-    (SELECT COUNT_BIG(*) FROM {queue} AS q WHERE {done}) AS Done,
+    (SELECT COUNT_BIG(*) FROM {queue} AS q WHERE {kept}) AS Done,
     (SELECT COUNT_BIG(*) FROM {queue} AS q WHERE {dead}) AS Dead

@@ -19,7 +19,7 @@ FROM (
     FROM (
         SELECT TOP ({limit}) q.*, {code} AS Code
         FROM {queue} AS q
-        WHERE {done}
+        WHERE {kept}
           AND {asked}
           AND {listed}
         ORDER BY q.IdOrder {direction}) AS done

@@ -3,6 +3,6 @@ SELECT
     (SELECT COUNT_BIG(*)
      FROM {queue} AS q
      WHERE {asked}
-       AND {listed})
+       AND {listed}{not_forgotten})
     {counted_unqueued} AS Messages
 OPTION (RECOMPILE)

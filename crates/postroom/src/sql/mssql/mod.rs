@@ -66,6 +66,11 @@ pub(super) const FILES: Files = files_with!(
 const NEW_ID: &str = "CAST(STUFF(CONVERT(char(12), CAST(DATEDIFF_BIG(MILLISECOND, '19700101', SYSUTCDATETIME()) \
      AS binary(6)), 2), 9, 0, '-') + '-7' + SUBSTRING(CAST(NEWID() AS char(36)), 16, 21) AS uniqueidentifier)";
 
+/// That an inbox message arrived is remembered; what it held and how it fared is not.
+const FORGET: &str = "UPDATE q SET Topic = NULL, Payload = NULL, Headers = NULL, CorrelationId = NULL, LastError = NULL, \
+     DueTimeUtc = NULL, Attempt = 0, DeferralCount = 0, DeliveryCount = 0, LastAttemptAt = NULL, ProcessedAt = NULL, \
+     ProcessedBy = NULL";
+
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let outbox = queue == Queue::Outbox;
     let either =
@@ -154,12 +159,26 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{returned}", returned(queue)),
         ("{code}", code(queue)),
         ("{claimed_columns}", "q.Sequence, q.Status, q.OwnerToken, q.LockedUntil, q.DeliveryCount".to_owned()),
+        // While a table is small the optimizer would rather read all of it than look a few rows up, and wait for
+        // whatever others have locked there: so these indexes are named.
         ("{claim_index}", either("[IX_{plain queue}_Claim]", "[IX_{plain queue}_WorkQueue]")),
+        ("{live_index}", either("[UX_{plain queue}_Live]", "[UX_{plain queue}_Id]")),
+        ("{dead_index}", "[IX_{plain queue}_Dead]".to_owned()),
+        ("{waiting_index}", "[UX_{plain outbox}_Live]".to_owned()),
+        ("{message_index}", "[IX_{plain outbox}_Message]".to_owned()),
+        ("{member_index}", "[IX_{plain join_member}_OutboxMessageId]".to_owned()),
+        ("{key_index}", "[PK_{plain inbox}]".to_owned()),
         ("{attempts}", attempts(queue).to_owned()),
         ("{created}", created(queue).to_owned()),
         ("{live}", live(queue).to_owned()),
         ("{done}", either("q.Status = 2", "q.Status = 'Done'")),
         ("{inbox_done}", "q.Status = 'Done'".to_owned()),
+        // Done, and not only remembered.
+        ("{kept}", either("q.Status = 2", "q.Status = 'Done' AND q.ProcessedAt IS NOT NULL")),
+        (
+            "{not_forgotten}",
+            only_inbox("\n       AND (q.Status <> 'Done' OR q.ProcessedAt IS NOT NULL)"),
+        ),
         ("{dead}", either("q.Status = 3", "q.Status = 'Dead'")),
         ("{set_done}", either("Status = 2, IsProcessed = 1", "Status = 'Done'")),
         ("{set_dead}", either("Status = 3", "Status = 'Dead'")),
@@ -186,7 +205,8 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         (
             "{bury}",
             only_outbox(
-                "DELETE d FROM @Settled AS s INNER LOOP JOIN {outbox} AS d WITH (ROWLOCK) ON d.Id = s.Id \
+                "DELETE d FROM @Settled AS s \
+                 INNER LOOP JOIN {outbox} AS d WITH (INDEX ([IX_{plain outbox}_Dead]), ROWLOCK) ON d.Id = s.Id \
                  WHERE d.Status = 3 AND d.Sequence <> s.Sequence;"
                     .to_owned(),
             ),
@@ -202,13 +222,12 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                     .to_owned(),
             ),
         ),
-        // That a message arrived is remembered; what it held is not.
-        ("{discard}", either("DELETE q", "UPDATE q SET Topic = NULL, Payload = NULL, Headers = NULL, CorrelationId = NULL, LastError = NULL")),
+        ("{discard}", either("DELETE q", FORGET)),
         (
             "{forget_content}",
             format!(
                 "{} FROM @Settled AS s INNER LOOP JOIN {{queue}} AS q WITH (ROWLOCK) ON q.Sequence = s.Sequence;",
-                either("DELETE q", "UPDATE q SET Topic = NULL, Payload = NULL, Headers = NULL, CorrelationId = NULL, LastError = NULL")
+                either("DELETE q", FORGET)
             ),
         ),
         (

@@ -12,7 +12,7 @@
         NextAttemptAt = CASE WHEN q.DueTimeUtc > again.Time THEN q.DueTimeUtc ELSE again.Time END
     OUTPUT inserted.Sequence, inserted.Id, {inserted_message} INTO @Settled (Sequence, Id, MessageId)
     FROM @Given AS s
-    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    INNER LOOP JOIN {queue} AS q WITH (INDEX ({live_index}), ROWLOCK) ON q.Id = s.Id
     CROSS APPLY (
         SELECT COALESCE(s.Delay, CAST(1000000 AS bigint) * CASE WHEN q.{attempts} < 5 THEN POWER(2, q.{attempts} + 1) ELSE 60 END)
             AS Delay) AS backoff

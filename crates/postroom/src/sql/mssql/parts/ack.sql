@@ -7,5 +7,5 @@
         LockedUntil = NULL
     OUTPUT inserted.Sequence, inserted.Id, {inserted_message} INTO @Settled (Sequence, Id, MessageId)
     FROM @Given AS s
-    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    INNER LOOP JOIN {queue} AS q WITH (INDEX ({live_index}), ROWLOCK) ON q.Id = s.Id
     WHERE {live} AND q.OwnerToken = s.OwnerToken;

@@ -8,7 +8,7 @@
     SET Status = {step}
     OUTPUT inserted.JoinId INTO @Counted (JoinId)
     FROM (SELECT DISTINCT settled.MessageId FROM {settled} AS settled) AS s
-    INNER LOOP JOIN {join_member} AS m WITH (ROWLOCK) ON m.OutboxMessageId = s.MessageId
+    INNER LOOP JOIN {join_member} AS m WITH (INDEX ({member_index}), ROWLOCK) ON m.OutboxMessageId = s.MessageId
     WHERE m.Status = 0{in_join};
     IF @@ROWCOUNT > 0
     BEGIN
@@ -38,6 +38,6 @@
         SET NextAttemptAt = SYSUTCDATETIME()
         FROM @Finished AS f
         INNER LOOP JOIN {join+Wait} AS w ON w.JoinId = f.JoinId
-        INNER LOOP JOIN {outbox} AS o WITH (ROWLOCK) ON o.Id = w.MessageId
+        INNER LOOP JOIN {outbox} AS o WITH (INDEX ({waiting_index}), ROWLOCK) ON o.Id = w.MessageId
         WHERE o.Status < 2;
     END;

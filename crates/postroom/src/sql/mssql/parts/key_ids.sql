@@ -1,1 +1,2 @@
+SET NOCOUNT ON;
 DECLARE @Ids nvarchar(max) = {inbox+_Ids}({keys});

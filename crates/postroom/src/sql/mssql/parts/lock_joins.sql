@@ -2,7 +2,7 @@
     INSERT INTO @Counted (JoinId)
     SELECT m.JoinId
     FROM (SELECT MessageId FROM @Completed UNION SELECT MessageId FROM @Died) AS s
-    INNER LOOP JOIN {join_member} AS m WITH (UPDLOCK, ROWLOCK) ON m.OutboxMessageId = s.MessageId
+    INNER LOOP JOIN {join_member} AS m WITH (INDEX ({member_index}), UPDLOCK, ROWLOCK) ON m.OutboxMessageId = s.MessageId
     WHERE m.Status = 0;
     INSERT INTO @Steps (JoinId, Steps)
     SELECT JoinId, COUNT(*) FROM @Counted GROUP BY JoinId;

@@ -3,6 +3,7 @@
 -- watermark in store.rs. What is missing in the batch then is looked for everywhere, unless @Everywhere
 -- says that the caller will do that by himself now and then. With @Turn, four columns stand before those of
 -- a message, as the settle procedure returns them.
+-- They are read before the commit, while nobody else can change or lock them.
 -- Locks: the claimed rows; rows that others hold are skipped. Readers that see old versions of rows
 -- (READ_COMMITTED_SNAPSHOT) would skip nothing, so this one always asks for locks.
 IF OBJECT_ID(N'{queue+_Claim}', N'P') IS NULL
@@ -32,7 +33,6 @@ BEGIN
         SET @From = '00010101';
         {take}
     END;
-    COMMIT TRANSACTION;
     SET NOCOUNT OFF;
     IF @Turn = 1
         SELECT NULL AS Operation, NULL AS SettledId, NULL AS CompletedSteps, NULL AS FailedSteps, {returned}
@@ -42,5 +42,6 @@ BEGIN
         SELECT {returned}
         FROM @Claimed AS c
         INNER LOOP JOIN {queue} AS q ON q.Sequence = c.Sequence;
+    COMMIT TRANSACTION;
 END;
 GO

@@ -21,7 +21,7 @@ BEGIN
         @Known = i.Hash,
         LastSeenUtc = SYSUTCDATETIME(),
         Hash = COALESCE(i.Hash, @Hash)
-    FROM {inbox} AS i WITH (UPDLOCK, SERIALIZABLE, ROWLOCK)
+    FROM {inbox} AS i WITH (INDEX ({key_index}), UPDLOCK, SERIALIZABLE, ROWLOCK)
     WHERE i.KeyHash = @Key;
     IF @@ROWCOUNT = 0
         INSERT INTO {inbox} (Source, MessageId, Hash) VALUES (@Source, @MessageId, @Hash);

@@ -21,13 +21,14 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @Key binary(32) = {key_hash};
     DECLARE @Due datetime2(7) = {due};
+    DECLARE @Sequence bigint;
     DECLARE @Status varchar(20);
     DECLARE @WorkItem uniqueidentifier;
     DECLARE @Known varbinary(max);
     DECLARE @Outcome int;
     BEGIN TRANSACTION;
-    SELECT @Status = i.Status, @WorkItem = i.Id, @Known = i.Hash
-    FROM {inbox} AS i WITH (UPDLOCK, SERIALIZABLE, ROWLOCK)
+    SELECT @Sequence = i.Sequence, @Status = i.Status, @WorkItem = i.Id, @Known = i.Hash
+    FROM {inbox} AS i WITH (INDEX ({key_index}), UPDLOCK, SERIALIZABLE, ROWLOCK)
     WHERE i.KeyHash = @Key;
     IF @Status IS NULL
     BEGIN
@@ -38,7 +39,7 @@ BEGIN
     END
     ELSE IF @Status = 'Done'
     BEGIN
-        UPDATE {inbox} SET LastSeenUtc = SYSUTCDATETIME() WHERE KeyHash = @Key;
+        UPDATE {inbox} SET LastSeenUtc = SYSUTCDATETIME() WHERE Sequence = @Sequence;
         SET @Outcome = 0;
     END
     ELSE IF @Status = 'Dead'
@@ -46,7 +47,7 @@ BEGIN
         UPDATE {inbox}
         SET Topic = @Topic, Payload = @Payload, CorrelationId = NULLIF(@CorrelationId, N''), Headers = @Headers, DueTimeUtc = @Due,
             Hash = @Hash, LastSeenUtc = SYSUTCDATETIME()
-        WHERE KeyHash = @Key;
+        WHERE Sequence = @Sequence;
         SET @Outcome = 6;
     END
     ELSE IF @WorkItem IS NOT NULL
@@ -57,7 +58,7 @@ BEGIN
             NextAttemptAt = CASE WHEN @Due > ready.Time THEN @Due ELSE ready.Time END
         FROM {inbox} AS i
         CROSS APPLY (SELECT CASE WHEN i.BackoffUntil > i.FirstSeenUtc THEN i.BackoffUntil ELSE i.FirstSeenUtc END AS Time) AS ready
-        WHERE i.KeyHash = @Key;
+        WHERE i.Sequence = @Sequence;
         SET @Outcome = 4;
     END
     ELSE
@@ -66,7 +67,7 @@ BEGIN
         SET Topic = @Topic, Payload = @Payload, CorrelationId = NULLIF(@CorrelationId, N''), Headers = @Headers, DueTimeUtc = @Due,
             Hash = @Hash, LastSeenUtc = SYSUTCDATETIME(), Id = @Id, Status = 'Processing',
             NextAttemptAt = CASE WHEN @Due > SYSUTCDATETIME() THEN @Due ELSE SYSUTCDATETIME() END
-        WHERE KeyHash = @Key;
+        WHERE Sequence = @Sequence;
         SET @Outcome = 2;
     END;
     COMMIT TRANSACTION;

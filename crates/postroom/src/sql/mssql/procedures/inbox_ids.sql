@@ -13,13 +13,13 @@ BEGIN
             SELECT i.Id
             FROM OPENJSON(@Keys) AS k
             CROSS APPLY (SELECT JSON_VALUE(k.[value], N'$[0]') AS Source, JSON_VALUE(k.[value], N'$[1]') AS MessageId) AS given
-            JOIN {inbox} AS i ON i.KeyHash = {given_key_hash}
+            INNER LOOP JOIN {inbox} AS i WITH (INDEX ({key_index})) ON i.KeyHash = {given_key_hash}
             WHERE given.Source IS NOT NULL AND i.Id IS NOT NULL
             UNION
             SELECT i.Id
             FROM OPENJSON(@Keys) AS k
             CROSS APPLY (SELECT JSON_VALUE(k.[value], N'$[0]') AS Source, JSON_VALUE(k.[value], N'$[1]') AS MessageId) AS given
-            JOIN {inbox} AS i
+            INNER LOOP JOIN {inbox} AS i WITH (INDEX ([IX_{plain inbox}_Message]))
                 ON i.MessageId = given.MessageId COLLATE Latin1_General_100_BIN2
                 AND DATALENGTH(i.MessageId) = DATALENGTH(given.MessageId)
             WHERE given.Source IS NULL AND i.Id IS NOT NULL) AS known);

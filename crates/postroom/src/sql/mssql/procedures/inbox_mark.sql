@@ -14,17 +14,17 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @Key binary(32) = {key_hash};
     DECLARE @Status varchar(20);
-    DECLARE @WorkItem uniqueidentifier;
+    DECLARE @Sequence bigint;
     DECLARE @Outcome int = 2;
     BEGIN TRANSACTION;
-    SELECT @Status = i.Status, @WorkItem = i.Id
-    FROM {inbox} AS i WITH (UPDLOCK, ROWLOCK)
+    SELECT @Sequence = i.Sequence, @Status = i.Status
+    FROM {inbox} AS i WITH (INDEX ({key_index}), UPDLOCK, ROWLOCK)
     WHERE i.KeyHash = @Key;
     IF @Status IS NULL
         SET @Outcome = 0;
     ELSE IF @State = 1 AND @Status = 'Seen'
     BEGIN
-        UPDATE {inbox} SET Status = 'Processing' WHERE KeyHash = @Key;
+        UPDATE {inbox} SET Status = 'Processing' WHERE Sequence = @Sequence;
         SET @Outcome = 1;
     END
     ELSE IF @State = 3 AND @Status <> 'Done'
@@ -36,7 +36,7 @@ BEGIN
             ProcessedBy = CASE WHEN Id IS NULL THEN NULL ELSE @Worker END,
             OwnerToken = NULL,
             LockedUntil = NULL
-        WHERE KeyHash = @Key;
+        WHERE Sequence = @Sequence;
         SET @Outcome = 1;
     END
     ELSE IF @State = 4 AND @Status IN ('Seen', 'Processing')
@@ -48,7 +48,7 @@ BEGIN
             ProcessedBy = @Worker,
             OwnerToken = NULL,
             LockedUntil = NULL
-        WHERE KeyHash = @Key;
+        WHERE Sequence = @Sequence;
         SET @Outcome = 1;
     END;
     COMMIT TRANSACTION;

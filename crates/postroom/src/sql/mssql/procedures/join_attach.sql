@@ -15,7 +15,7 @@ BEGIN
     DECLARE @State int = 3;
     BEGIN TRANSACTION;
     SELECT @State = CASE MIN(CASE WHEN o.Status < 2 THEN 0 WHEN o.Status = 3 THEN 1 ELSE 2 END) WHEN 0 THEN 0 WHEN 1 THEN 2 ELSE 1 END
-    FROM {outbox} AS o WITH (UPDLOCK, ROWLOCK)
+    FROM {outbox} AS o WITH (INDEX ({message_index}), UPDLOCK, ROWLOCK)
     WHERE o.MessageId = @MessageId
     HAVING COUNT(*) > 0;
     INSERT INTO {join_member} (JoinId, OutboxMessageId)

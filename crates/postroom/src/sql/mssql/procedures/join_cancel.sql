@@ -17,7 +17,7 @@ BEGIN
         UPDATE o
         SET NextAttemptAt = SYSUTCDATETIME()
         FROM {join+Wait} AS w
-        INNER LOOP JOIN {outbox} AS o WITH (ROWLOCK) ON o.Id = w.MessageId
+        INNER LOOP JOIN {outbox} AS o WITH (INDEX ({waiting_index}), ROWLOCK) ON o.Id = w.MessageId
         WHERE w.JoinId = @JoinId AND o.Status < 2;
     ELSE IF NOT EXISTS (SELECT 1 FROM {join} AS j WHERE j.JoinId = @JoinId)
         SET @Outcome = -1;

@@ -21,7 +21,7 @@ BEGIN
         INSERT INTO @Late (MessageId, State)
         SELECT m.OutboxMessageId, MIN(CASE WHEN o.Status < 2 THEN 0 WHEN o.Status = 3 THEN 1 ELSE 2 END)
         FROM {join_member} AS m
-        INNER LOOP JOIN {outbox} AS o ON o.MessageId = m.OutboxMessageId
+        INNER LOOP JOIN {outbox} AS o WITH (INDEX ({message_index})) ON o.MessageId = m.OutboxMessageId
         WHERE m.JoinId = @JoinId AND m.Status = 0
         GROUP BY m.OutboxMessageId;
         INSERT INTO @Done (MessageId) SELECT MessageId FROM @Late WHERE State = 2;

@@ -27,7 +27,7 @@ BEGIN
     DELETE q
     OUTPUT deleted.Sequence, deleted.Id, {deleted_message} INTO @Settled (Sequence, Id, MessageId)
     FROM @Given AS s
-    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    INNER LOOP JOIN {queue} AS q WITH (INDEX ({dead_index}), ROWLOCK) ON q.Id = s.Id
     WHERE {dead};
     {count_purged}
     COMMIT TRANSACTION;

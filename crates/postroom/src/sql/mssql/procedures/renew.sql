@@ -20,7 +20,7 @@ BEGIN
     SET LockedUntil = {lease_end}
     OUTPUT inserted.Sequence, inserted.Id INTO @Settled (Sequence, Id)
     FROM @Given AS s
-    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    INNER LOOP JOIN {queue} AS q WITH (INDEX ({live_index}), ROWLOCK) ON q.Id = s.Id
     WHERE {live} AND q.OwnerToken = s.OwnerToken AND q.LockedUntil >= SYSUTCDATETIME();
     SET NOCOUNT OFF;
     SELECT Id FROM @Settled;

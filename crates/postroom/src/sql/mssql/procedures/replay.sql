@@ -22,7 +22,7 @@ BEGIN
         NextAttemptAt = CASE WHEN q.DueTimeUtc > SYSUTCDATETIME() THEN q.DueTimeUtc ELSE SYSUTCDATETIME() END
     OUTPUT inserted.Sequence, deleted.Id INTO @Settled (Sequence, Id)
     FROM @Given AS s
-    INNER LOOP JOIN {queue} AS q WITH (ROWLOCK) ON q.Id = s.Id
+    INNER LOOP JOIN {queue} AS q WITH (INDEX ({dead_index}), ROWLOCK) ON q.Id = s.Id
     WHERE {dead}{not_live};
     SET NOCOUNT OFF;
     SELECT Id FROM @Settled;

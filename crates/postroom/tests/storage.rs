@@ -293,11 +293,10 @@ async fn a_claim_of_mysql_locks_what_it_takes_and_nothing_else(fixture: Fixture)
         .unwrap();
     connection.query_drop(pick_three(&fixture)).await.unwrap();
 
-    let locked = format!(
-        "SELECT trx_rows_locked FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = {}",
-        connection.id()
-    );
-    assert_eq!(fixture.number(&locked).await, 2 * 3);
+    let picker = connection.id();
+    let open = testkit::mysql::open_transactions(&mut connection).await;
+    let pick = open.iter().find(|open| open.connection == picker).unwrap();
+    assert_eq!(pick.row_locks, 2 * 3);
     assert_eq!(fixture.claim(10).await.1, ids[3..]);
 
     connection.query_drop("ROLLBACK").await.unwrap();
@@ -580,11 +579,7 @@ async fn a_mark_on_mysql_waits_for_whoever_has_the_message(fixture: Fixture) {
     let ack = inbox.ack_in(&mut transaction, owner, work_item.unwrap());
     ack.await.unwrap();
     let commit = async {
-        let waiting = || async {
-            let waits = fixture.number(testkit::mysql::MYSQL_LOCK_WAITS).await;
-            (waits > 0).then_some(())
-        };
-        eventually(waiting).await;
+        fixture.somebody_waits_on_mysql().await;
         transaction.commit().await.unwrap();
     };
     let (moved, ()) = tokio::join!(inbox.mark_processed(&id), commit);

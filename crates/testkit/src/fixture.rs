@@ -271,6 +271,18 @@ impl Fixture {
             .expect("connect")
     }
 
+    /// Waits until a transaction in this database waits for a lock of another.
+    ///
+    /// # Panics
+    /// When none does within 30 seconds.
+    pub async fn somebody_waits_on_mysql(&self) {
+        eventually(|| async {
+            let open = mysql::open_transactions(&mut self.mysql().await).await;
+            open.iter().any(|open| open.waits).then_some(())
+        })
+        .await;
+    }
+
     /// A connection of the test's own.
     ///
     /// # Panics

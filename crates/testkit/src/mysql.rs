@@ -16,11 +16,6 @@ use crate::server::{Durability, free_port, is_root, keep, release, run, wait_unt
 /// Where a test run says that its server is: a URL whose user may create databases.
 pub const URL_VARIABLE: &str = "POSTROOM_TEST_MYSQL";
 
-/// How many transactions in a test's database wait for a lock.
-pub const MYSQL_LOCK_WAITS: &str = "SELECT COUNT(*) FROM information_schema.innodb_trx AS t \
-     JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id \
-     WHERE t.trx_state = 'LOCK WAIT' AND p.db = DATABASE()";
-
 /// A running server. It stops when this is dropped, and also when this process dies: its keeper
 /// waits for the end of a pipe that only we hold.
 #[derive(Debug)]
@@ -75,6 +70,62 @@ pub async fn begin(connection: &mut mysql_async::Conn) -> mysql_async::Transacti
         .start_transaction(mysql_async::TxOpts::default())
         .await
         .expect("a transaction")
+}
+
+/// A transaction that is open on the server.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenTransaction {
+    /// Whose it is: the id of its connection.
+    pub connection: u32,
+    /// Whether it waits for a lock of another.
+    pub waits: bool,
+    /// How many locks on rows and entries of indexes it has.
+    pub row_locks: u32,
+}
+
+/// The transactions that are open on connections to the current database.
+///
+/// They come from the status of the engine, which is of this moment: `information_schema.innodb_trx` is not
+/// written anew while anybody reads it more often than every 0.1 seconds, as waiting tests do together.
+///
+/// # Panics
+/// When the server refuses, or its status cannot be read.
+pub async fn open_transactions(connection: &mut mysql_async::Conn) -> Vec<OpenTransaction> {
+    let status: Option<(String, String, String)> = connection
+        .query_first("SHOW ENGINE INNODB STATUS")
+        .await
+        .expect("the status of the engine");
+    let here = "SELECT id FROM information_schema.processlist WHERE db = DATABASE()";
+    let here: Vec<u32> = connection.query(here).await.expect("the connections");
+    let (_, _, status) = status.expect("a row");
+    let mut open: Vec<_> = status
+        .split("\n---TRANSACTION ")
+        .skip(1)
+        .filter_map(open_transaction)
+        .collect();
+    open.retain(|transaction| here.contains(&transaction.connection));
+    open
+}
+
+/// One transaction as the engine writes it; none where it has not begun, or is one of the server's own.
+fn open_transaction(text: &str) -> Option<OpenTransaction> {
+    if text.lines().next()?.ends_with("not started") {
+        return None;
+    }
+    let number_after = |mark: &str| {
+        let (_, rest) = text.split_once(mark)?;
+        rest.split(|letter: char| !letter.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    };
+    let (before, _) = text.split_once(" row lock(s)").expect("a count of locks");
+    let row_locks = before.rsplit(' ').next()?.parse().ok()?;
+    Some(OpenTransaction {
+        connection: number_after(" thread id ")?,
+        waits: text.lines().any(|line| line.starts_with("LOCK WAIT ")),
+        row_locks,
+    })
 }
 
 /// Our error inside of the client's.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use postroom::{Abandon, JoinStatus, Message, NewJoin, OwnerToken, WorkItemId};
-use testkit::mysql::MYSQL_LOCK_WAITS;
 use testkit::{Backend, Fixture, LEASE, eventually};
 
 /// Six workers with connections of their own drain one queue; some of them hand messages back. No two
@@ -332,8 +331,7 @@ async fn a_busy_database_is_waited_for(fixture: Fixture) {
             let lock = fixture.fill("SELECT 1 FROM {outbox} FOR UPDATE");
             transaction.query_drop(lock).await.unwrap();
             let ack = tokio::spawn(ack);
-            let waits = async || (fixture.number(MYSQL_LOCK_WAITS).await > 0).then_some(());
-            eventually(waits).await;
+            fixture.somebody_waits_on_mysql().await;
             assert!(!ack.is_finished());
             transaction.commit().await.unwrap();
             ack.await.unwrap()

@@ -117,14 +117,22 @@ async fn works(fixture: &Fixture) {
 }
 
 async fn no_transaction_is_left_open(fixture: &Fixture) {
-    let open = match (fixture.backend, &fixture.schema) {
-        (Backend::Postgres, Some(schema)) => format!(
-            "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%{schema}%'"
-        ),
-        (Backend::MySql, _) => "SELECT COUNT(*) FROM information_schema.innodb_trx AS t \
-             JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id WHERE p.db = DATABASE()"
-            .to_owned(),
-        _ => return,
-    };
-    eventually(|| async { (fixture.number(&open).await == 0).then_some(()) }).await;
+    eventually(|| async { (open_transactions(fixture).await == 0).then_some(()) }).await;
+}
+
+async fn open_transactions(fixture: &Fixture) -> i64 {
+    match (fixture.backend, &fixture.schema) {
+        (Backend::Postgres, Some(schema)) => {
+            let idle = format!(
+                "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND query LIKE '%{schema}%'"
+            );
+            fixture.number(&idle).await
+        }
+        (Backend::MySql, _) => {
+            let mut connection = fixture.mysql().await;
+            let open = testkit::mysql::open_transactions(&mut connection).await;
+            i64::try_from(open.len()).unwrap()
+        }
+        _ => 0,
+    }
 }

@@ -1,68 +1,145 @@
-//! Measures the library against the raw-SQL floor: the same statements, on the same server, in the
-//! same run, by a client that does nothing else. Machines are noisy, so both take turns, and what
-//! counts is the ratio.
+//! Measures postroom against the raw-SQL floor and against other queues. Machines are noisy: whatever is
+//! compared takes turns in one run, and what counts is the ratio.
 
-mod cases;
-mod classic_floor;
 mod contender;
-mod daemon;
-mod latency;
-mod mysql_floor;
-mod postgres_floor;
+mod goals;
+mod peers;
+mod plot;
+mod process;
+mod protocol;
 mod report;
-mod sqlite_floor;
+mod side;
+mod workloads;
 
-use anyhow::Context;
-use clap::Parser;
+use std::path::{Path, PathBuf};
 
-/// Measures postroom against the raw-SQL floor.
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+/// Measures postroom against the raw-SQL floor and against other queues.
 #[derive(Debug, Parser)]
 #[command(
-    after_help = "Ratios below their target are marked; with --check they make the run fail."
+    args_conflicts_with_subcommands = true,
+    after_help = "It starts servers of its own and stops them. Examples:\n  \
+                  cargo xtask bench                          quick, without peers: some minutes\n  \
+                  cargo xtask bench --full --write           everything, into docs/BENCHMARKS.md: an hour\n  \
+                  cargo xtask bench --backend postgres --case drain --peers"
 )]
 struct Arguments {
+    #[command(subcommand)]
+    side: Option<Command>,
     /// Only this database.
     #[arg(long, value_enum)]
-    backend: Option<cases::Backend>,
-    /// Only cases whose name contains this.
+    backend: Option<workloads::Backend>,
+    /// Only workloads whose name contains this, and those that they take turns with.
     #[arg(long, default_value = "")]
     case: String,
-    /// How often each side runs each case; the median of the ratios counts.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Messages per run, as a percentage of the usual number.
-    #[arg(long, default_value_t = 100)]
-    size: usize,
-    /// Fail when a ratio is below its target.
+    /// How often each contender does each workload; medians count. [default: 3, with --full 5]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Everything, at full size, with peers.
+    #[arg(long)]
+    full: bool,
+    /// With peers: they are installed from their registries under target/ for the first time.
+    #[arg(long)]
+    peers: bool,
+    /// Fail when a goal is missed.
     #[arg(long)]
     check: bool,
+    /// Fail when a ratio that is stable on any machine falls far below its goal.
+    #[arg(long)]
+    guard: bool,
+    /// Put the figures into docs/: the table of BENCHMARKS.md, its picture, the JSON.
+    #[arg(long)]
+    write: bool,
     /// Where the JSON goes; the table goes to standard output.
     #[arg(long, default_value = "target/bench.json")]
-    json: std::path::PathBuf,
+    json: PathBuf,
 }
 
-fn main() -> anyhow::Result<()> {
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A contender, as the benchmark starts it.
+    #[command(hide = true)]
+    Side(side::Arguments),
+}
+
+fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Some(folder) = arguments.json.parent() {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("creating {}", folder.display()))?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let results = runtime.block_on(cases::run(&cases::Plan {
+    match arguments.side {
+        Some(Command::Side(side)) => runtime.block_on(side::run(side)),
+        None => runtime.block_on(measure(&arguments)),
+    }
+}
+
+async fn measure(arguments: &Arguments) -> Result<()> {
+    let target = arguments.json.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(target).with_context(|| format!("creating {}", target.display()))?;
+    let rounds = arguments
+        .rounds
+        .unwrap_or(if arguments.full { 5 } else { 3 });
+    let plan = workloads::Plan {
         backend: arguments.backend,
-        filter: arguments.case,
-        rounds: arguments.rounds.max(1),
-        size: arguments.size.max(1),
-    }))?;
-    print!("{}", report::table(&results));
-    std::fs::write(&arguments.json, serde_json::to_string_pretty(&results)?)?;
+        filter: arguments.case.clone(),
+        rounds: rounds.max(1),
+        full: arguments.full,
+        peers: arguments.peers || arguments.full,
+        target: std::path::absolute("target")?,
+    };
+    let (rows, versions) = workloads::run(&plan).await?;
+    let report = report::Report {
+        versions,
+        cores: std::thread::available_parallelism()?.get(),
+        rounds: plan.rounds,
+        full: plan.full,
+        goals: goals::reached(&rows),
+        rows,
+    };
+    print!("{}", report.text());
+    for row in &report.rows {
+        if let Some(why) = &row.not_run {
+            println!("not run: {}: {}: {why}", row.workload, row.contender);
+        }
+    }
+    std::fs::write(&arguments.json, serde_json::to_string_pretty(&report)?)?;
     println!("\nwritten to {}", arguments.json.display());
-    let missed = results.iter().filter(|result| !result.reached()).count();
+    if arguments.write {
+        write(&report)?;
+    }
+    let below =
+        |least: fn(&goals::Reached) -> bool| report.goals.iter().filter(|goal| least(goal)).count();
+    let missed = below(|goal| !goal.is_reached());
     if arguments.check && missed > 0 {
-        anyhow::bail!("{missed} ratios are below their target");
+        bail!("{missed} goals are missed");
+    }
+    let fallen = below(|goal| goal.guard.is_some_and(|guard| goal.measured < guard));
+    if arguments.guard && fallen > 0 {
+        bail!("{fallen} ratios have fallen far below their goals");
     }
     Ok(())
 }
+
+/// Puts the figures where readers find them.
+fn write(report: &report::Report) -> Result<()> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    let page = docs.join("BENCHMARKS.md");
+    let text = std::fs::read_to_string(&page)?;
+    let (before, rest) = text.split_once(BEGIN).context("a place for the figures")?;
+    let (_, after) = rest.split_once(END).context("an end of the figures")?;
+    let figures = report.markdown();
+    std::fs::write(&page, format!("{before}{BEGIN}\n{figures}{END}{after}"))?;
+    std::fs::write(docs.join("benchmarks.svg"), plot::svg(&report.rows))?;
+    std::fs::write(
+        docs.join("benchmarks.json"),
+        serde_json::to_string_pretty(report)?,
+    )?;
+    println!("written to docs/BENCHMARKS.md");
+    Ok(())
+}
+
+const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --full --write` -->";
+const END: &str = "<!-- end of figures -->";

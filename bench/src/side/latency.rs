@@ -10,22 +10,24 @@ use tokio::sync::mpsc;
 use tokio_postgres::{AsyncMessage, NoTls};
 use uuid::Uuid;
 
-use crate::contender::{LEASE, message};
+use super::library::message;
+use super::{LEASE, TOPIC, payload};
+use crate::protocol::Answer;
 
 /// How long the queue is left alone before each message: longer than any pause of a busy one.
 const IDLE: Duration = Duration::from_millis(40);
 
-/// The median time from before the enqueue to the handler, with another process's connections.
+/// The times from before an enqueue to the handler, with another process's connections.
 pub(crate) async fn dispatcher(
     producer: &Postroom,
     consumer: &Postroom,
     samples: usize,
-) -> Result<Duration> {
+) -> Result<Answer> {
     let (sender, mut handled) = mpsc::unbounded_channel();
     let sender = Arc::new(sender);
     let running = consumer
         .dispatcher()
-        .on("bench.topic", move |_: Delivery| {
+        .on(TOPIC, move |_: Delivery| {
             let sender = Arc::clone(&sender);
             async move {
                 let _ = sender.send(Instant::now());
@@ -41,16 +43,11 @@ pub(crate) async fn dispatcher(
         times.push(reached - started);
     }
     running.stop().await;
-    Ok(median(times))
+    Ok(answer(times))
 }
 
 /// The same by hand: nothing between the notification and the claim.
-pub(crate) async fn floor(
-    url: &str,
-    enqueue: &str,
-    claim: &str,
-    samples: usize,
-) -> Result<Duration> {
+pub(crate) async fn floor(url: &str, enqueue: &str, claim: &str, samples: usize) -> Result<Answer> {
     let (producer, connection) = tokio_postgres::connect(url, NoTls).await?;
     tokio::spawn(connection);
     let (consumer, mut connection) = tokio_postgres::connect(url, NoTls).await?;
@@ -73,13 +70,13 @@ pub(crate) async fn floor(
     let mut times = Vec::with_capacity(samples);
     for _ in 0..samples + WARM_UP {
         tokio::time::sleep(IDLE).await;
-        let (id, payload) = (Uuid::now_v7(), "x".repeat(200));
+        let (id, payload) = (Uuid::now_v7(), payload());
         let (none, due): (Option<&str>, Option<i64>) = (None, None);
         let started = Instant::now();
         producer
             .query(
                 &enqueue,
-                &[&id, &id, &"bench.topic", &payload, &none, &"bench", &due],
+                &[&id, &id, &TOPIC, &payload, &none, &"bench", &due],
             )
             .await?;
         notified.recv().await.context("a notification")?;
@@ -93,14 +90,18 @@ pub(crate) async fn floor(
         anyhow::ensure!(rows.len() == 1, "one message is claimed");
         times.push(started.elapsed());
     }
-    Ok(median(times))
+    Ok(answer(times))
 }
 
 /// Samples that do not count: connections and plans are made.
 const WARM_UP: usize = 5;
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    let mut counted = times.split_off(WARM_UP);
-    counted.sort();
-    counted[counted.len() / 2]
+fn answer(mut times: Vec<Duration>) -> Answer {
+    let counted = times.split_off(WARM_UP);
+    Answer {
+        messages: counted.len(),
+        seconds: counted.iter().sum::<Duration>().as_secs_f64(),
+        delays: counted.iter().map(Duration::as_secs_f64).collect(),
+        error: None,
+    }
 }

@@ -9,7 +9,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-use crate::contender::all;
+use super::{Side, all, not_measured, payload, timed};
+use crate::protocol::{Answer, Request};
 
 /// A `postroom serve` of our own, on a store that somebody else may use too.
 pub(crate) struct Daemon {
@@ -50,10 +51,11 @@ impl Daemon {
     }
 
     /// `connections` connections at once enqueue one message at a time.
-    pub(crate) async fn enqueue(&self, connections: usize, per_connection: usize) -> Result<()> {
+    async fn enqueue(&self, connections: usize, per_connection: usize) -> Result<()> {
+        // The payload is a text: its quotes are written with a backslash, and they take their place in it.
         let body = format!(
-            r#"{{"topic":"bench.topic","correlation_id":"bench","payload":"{}"}}"#,
-            "x".repeat(200)
+            r#"{{"topic":"bench.topic","correlation_id":"bench","payload":{}}}"#,
+            serde_json::to_string(&payload())?
         );
         let request = format!(
             "POST /v1/messages HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -74,6 +76,19 @@ impl Daemon {
             })
         });
         all(work).await
+    }
+}
+
+impl Side for Daemon {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            // The library cleans the store, which is its own too.
+            Request::Clean => Ok(Answer::default()),
+            Request::Enqueue { tasks, each, .. } => {
+                timed(tasks * each, self.enqueue(tasks, each)).await
+            }
+            _ => not_measured(),
+        }
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use anyhow::Result;
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Params};
-use postroom::Postroom;
+use postroom::Options;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::contender::{BATCH, BULK, LEASE, all, message};
+use super::library::message;
+use super::{BATCH, BULK, LEASE, Side, TOPIC, all, not_measured, payload, timed};
+use crate::protocol::{Answer, Request};
 
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
@@ -24,7 +26,8 @@ pub(crate) struct MySqlFloor {
 }
 
 impl MySqlFloor {
-    pub(crate) async fn open(url: &str, room: &Postroom) -> Result<Self> {
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let room = Options::new(url).dev_profile().connect().await?;
         let mut connections = Vec::new();
         for _ in 0..16 {
             let mut connection = Conn::from_url(url).await?;
@@ -40,7 +43,7 @@ impl MySqlFloor {
         })
     }
 
-    pub(crate) async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
+    async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         let work = self.connections.iter().take(tasks).map(|connection| {
             let (connection, sql) = (Arc::clone(connection), self.enqueue.clone());
             tokio::spawn(async move {
@@ -55,9 +58,8 @@ impl MySqlFloor {
         all(work).await
     }
 
-    pub(crate) async fn bulk(&self, batches: usize) -> Result<()> {
+    async fn bulk(&self, batches: usize) -> Result<()> {
         let mut connection = self.connections[0].lock().await;
-        let payload = "x".repeat(200);
         for _ in 0..batches {
             let mut sql = String::from(
                 "INSERT INTO outbox (id, message_id, topic, payload, headers, correlation_id, due_time, created_at, \
@@ -66,6 +68,7 @@ impl MySqlFloor {
             for number in 0..BULK {
                 let id = Uuid::now_v7().simple();
                 let comma = if number == 0 { "" } else { "," };
+                let payload = payload();
                 write!(
                     sql,
                     "{comma}(x'{id}', x'{id}', 'bench.topic', '{payload}', NULL, 'bench', NULL, {NOW}, {NOW})"
@@ -76,7 +79,7 @@ impl MySqlFloor {
         Ok(())
     }
 
-    pub(crate) async fn drain(&self, tasks: usize) -> Result<()> {
+    async fn drain(&self, tasks: usize) -> Result<()> {
         let work = self.connections.iter().take(tasks).map(|connection| {
             let connection = Arc::clone(connection);
             tokio::spawn(async move {
@@ -86,6 +89,25 @@ impl MySqlFloor {
             })
         });
         all(work).await
+    }
+}
+
+impl Side for MySqlFloor {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Clean => {
+                let mut connection = self.connections[0].lock().await;
+                let clean = "TRUNCATE TABLE outbox; TRUNCATE TABLE outbox_done";
+                connection.query_drop(clean).await?;
+                Ok(Answer::default())
+            }
+            Request::Enqueue { tasks, each, .. } => {
+                timed(tasks * each, self.enqueue(tasks, each)).await
+            }
+            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
+            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
+            _ => not_measured(),
+        }
     }
 }
 
@@ -141,8 +163,8 @@ fn row() -> Params {
     Params::Positional(vec![
         id.clone(),
         id,
-        "bench.topic".into(),
-        "x".repeat(200).into(),
+        TOPIC.into(),
+        payload().into(),
         null.clone(),
         "bench".into(),
         null.clone(),

@@ -6,11 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use postroom::{Operation, Options, Postroom, Value};
+use postroom::{Operation, Options, Value};
 use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 use uuid::Uuid;
 
-use crate::contender::{BATCH, BULK, LEASE, message};
+use super::library::message;
+use super::{BATCH, BULK, LEASE, Side, TOPIC, not_measured, payload, timed};
+use crate::protocol::{Answer, Request};
 
 pub(crate) struct SqliteFloor {
     path: PathBuf,
@@ -20,7 +22,9 @@ pub(crate) struct SqliteFloor {
 }
 
 impl SqliteFloor {
-    pub(crate) fn open(path: PathBuf, room: &Postroom) -> Result<Self> {
+    pub(crate) async fn open(url: &str) -> Result<Self> {
+        let path = url.strip_prefix("sqlite:").context("a file")?.into();
+        let room = Options::new(url).dev_profile().connect().await?;
         let operations = Options::new("sqlite:").operations()?;
         let operation = |name: &str| {
             operations
@@ -46,7 +50,7 @@ impl SqliteFloor {
         Ok(connection)
     }
 
-    pub(crate) fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
+    fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         self.threads(tasks, |mut connection| {
             for _ in 0..per_task {
                 let transaction =
@@ -60,7 +64,7 @@ impl SqliteFloor {
         })
     }
 
-    pub(crate) fn bulk(&self, batches: usize) -> Result<()> {
+    fn bulk(&self, batches: usize) -> Result<()> {
         let mut connection = self.connect()?;
         for _ in 0..batches {
             let transaction =
@@ -75,7 +79,7 @@ impl SqliteFloor {
         Ok(())
     }
 
-    pub(crate) fn drain(&self, tasks: usize) -> Result<()> {
+    fn drain(&self, tasks: usize) -> Result<()> {
         self.threads(tasks, |mut connection| {
             loop {
                 let owner = Uuid::now_v7();
@@ -108,6 +112,27 @@ impl SqliteFloor {
                 .into_iter()
                 .try_for_each(|handle| handle.join().expect("a floor thread"))
         })
+    }
+}
+
+impl Side for SqliteFloor {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Clean => {
+                let clean =
+                    "DELETE FROM outbox; DELETE FROM outbox_done; PRAGMA wal_checkpoint(TRUNCATE)";
+                self.connect()?.execute_batch(clean)?;
+                Ok(Answer::default())
+            }
+            Request::Enqueue { tasks, each, .. } => {
+                timed(tasks * each, async { self.enqueue(tasks, each) }).await
+            }
+            Request::Fill { messages, .. } => {
+                timed(messages, async { self.bulk(messages / BULK) }).await
+            }
+            Request::Drain { messages, .. } => timed(messages, async { self.drain(2) }).await,
+            _ => not_measured(),
+        }
     }
 }
 
@@ -150,8 +175,8 @@ fn row() -> [Value; 7] {
     [
         id.into(),
         id.into(),
-        "bench.topic".into(),
-        "x".repeat(200).into(),
+        TOPIC.into(),
+        payload().into(),
         Value::Text(None),
         "bench".into(),
         Value::Int(None),

@@ -8,10 +8,11 @@ use anyhow::Result;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use crate::contender::{BATCH, BULK, all};
+use super::{BATCH, BULK, Side, all, not_measured, payload, timed};
+use crate::protocol::{Answer, Request};
 
 const SCHEMA: &str = "
-    CREATE TABLE classic (
+    CREATE TABLE IF NOT EXISTS classic (
         id uuid PRIMARY KEY,
         topic text NOT NULL,
         payload text NOT NULL,
@@ -21,7 +22,7 @@ const SCHEMA: &str = "
         locked_until timestamptz,
         owner_token uuid,
         processed_at timestamptz);
-    CREATE INDEX classic_ready ON classic (status, created_at)";
+    CREATE INDEX IF NOT EXISTS classic_ready ON classic (status, created_at)";
 
 const CLAIM: &str = "
     UPDATE classic
@@ -51,18 +52,19 @@ impl ClassicFloor {
         Ok(Self { clients })
     }
 
-    pub(crate) async fn bulk(&self, batches: usize) -> Result<()> {
+    async fn bulk(&self, batches: usize) -> Result<()> {
         let insert = "INSERT INTO classic (id, topic, payload, correlation_id)
-                      SELECT id, 'bench.topic', $2, 'bench' FROM unnest($1::uuid[]) AS u (id)";
-        let payload = "x".repeat(200);
+                      SELECT id, 'bench.topic', payload, 'bench'
+                      FROM unnest($1::uuid[], $2::text[]) AS u (id, payload)";
         for _ in 0..batches {
             let ids: Vec<Uuid> = (0..BULK).map(|_| Uuid::now_v7()).collect();
-            self.clients[0].execute(insert, &[&ids, &payload]).await?;
+            let payloads: Vec<String> = (0..BULK).map(|_| payload()).collect();
+            self.clients[0].execute(insert, &[&ids, &payloads]).await?;
         }
         Ok(())
     }
 
-    pub(crate) async fn drain(&self, tasks: usize) -> Result<()> {
+    async fn drain(&self, tasks: usize) -> Result<()> {
         // It too gets fresh statistics: without them its claim can turn into a scan.
         self.clients[0].batch_execute("ANALYZE classic").await?;
         let work = self.clients.iter().take(tasks).map(|client| {
@@ -84,5 +86,19 @@ impl ClassicFloor {
             })
         });
         all(work).await
+    }
+}
+
+impl Side for ClassicFloor {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Clean => {
+                self.clients[0].batch_execute("TRUNCATE classic").await?;
+                Ok(Answer::default())
+            }
+            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
+            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
+            _ => not_measured(),
+        }
     }
 }

@@ -4,23 +4,29 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use postroom::{Options, Postroom, Value};
+use postroom::{Options, Value};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use crate::contender::{BATCH, BULK, LEASE, all, message};
+use super::library::message;
+use super::{BATCH, BULK, LEASE, Side, TOPIC, all, latency, not_measured, payload, timed};
+use crate::protocol::{Answer, Request};
 
 pub(crate) struct PostgresFloor {
+    url: String,
+    schema: String,
     clients: Vec<Arc<Client>>,
-    pub(crate) enqueue: String,
+    enqueue: String,
     bulk: String,
-    pub(crate) claim: String,
+    claim: String,
     ack: String,
 }
 
 impl PostgresFloor {
-    pub(crate) async fn open(url: &str, schema: &str, room: &Postroom) -> Result<Self> {
+    pub(crate) async fn open(url: &str, schema: &str) -> Result<Self> {
+        let options = Options::new(url).schema(schema).dev_profile();
+        let room = options.connect().await?;
         let mut clients = Vec::new();
         for _ in 0..16 {
             let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
@@ -37,16 +43,18 @@ impl PostgresFloor {
         let (_, statements) = room.outbox().statements(&message())?;
         let table = format!("\"{schema}\".\"outbox\"");
         Ok(Self {
+            url: url.to_owned(),
+            schema: schema.to_owned(),
             clients,
             enqueue: statements[0].sql.to_string(),
-            bulk: include_str!("../../crates/postroom/src/sql/postgres/enqueue_many.sql")
+            bulk: include_str!("../../../crates/postroom/src/sql/postgres/enqueue_many.sql")
                 .replace("{outbox}", &table),
             claim: operation("outbox claim")?,
             ack: operation("outbox ack")?,
         })
     }
 
-    pub(crate) async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
+    async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         let work = self.clients.iter().take(tasks).map(|client| {
             let (client, sql) = (Arc::clone(client), self.enqueue.clone());
             tokio::spawn(async move {
@@ -63,14 +71,13 @@ impl PostgresFloor {
         all(work).await
     }
 
-    pub(crate) async fn bulk(&self, batches: usize) -> Result<()> {
+    async fn bulk(&self, batches: usize) -> Result<()> {
         let client = &self.clients[0];
         let statement = client.prepare(&self.bulk).await?;
-        let payload = "x".repeat(200);
         for _ in 0..batches {
             let ids: Vec<Uuid> = (0..BULK).map(|_| Uuid::now_v7()).collect();
-            let topics = vec!["bench.topic"; BULK];
-            let payloads = vec![payload.as_str(); BULK];
+            let topics = vec![TOPIC; BULK];
+            let payloads: Vec<String> = (0..BULK).map(|_| payload()).collect();
             let headers: Vec<Option<&str>> = vec![None; BULK];
             let correlations = vec!["bench"; BULK];
             let dues: Vec<Option<i64>> = vec![None; BULK];
@@ -92,7 +99,7 @@ impl PostgresFloor {
         Ok(())
     }
 
-    pub(crate) async fn drain(&self, tasks: usize) -> Result<()> {
+    async fn drain(&self, tasks: usize) -> Result<()> {
         let work = self.clients.iter().take(tasks).map(|client| {
             let (client, claim, ack) = (Arc::clone(client), self.claim.clone(), self.ack.clone());
             tokio::spawn(async move {
@@ -120,13 +127,35 @@ impl PostgresFloor {
     }
 }
 
+impl Side for PostgresFloor {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Clean => {
+                let schema = &self.schema;
+                let clean = format!("TRUNCATE \"{schema}\".outbox, \"{schema}\".outbox_done");
+                self.clients[0].batch_execute(&clean).await?;
+                Ok(Answer::default())
+            }
+            Request::Enqueue { tasks, each, .. } => {
+                timed(tasks * each, self.enqueue(tasks, each)).await
+            }
+            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
+            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
+            Request::Latency { samples } => {
+                latency::floor(&self.url, &self.enqueue, &self.claim, samples).await
+            }
+            _ => not_measured(),
+        }
+    }
+}
+
 fn row() -> [Value; 7] {
     let id = Uuid::now_v7();
     [
         id.into(),
         id.into(),
-        "bench.topic".into(),
-        "x".repeat(200).into(),
+        TOPIC.into(),
+        payload().into(),
         Value::Text(None),
         "bench".into(),
         Value::Int(None),

@@ -17,8 +17,8 @@ use crate::protocol::{Answer, Queue, Request};
 const DISPATCH_BATCH: usize = 500;
 /// How many messages belong to one join.
 const STEPS: usize = 100;
-/// Connections that a fleet shares.
-const FLEET_CONNECTIONS: usize = 16;
+/// Connections of a fleet for each of its stores: with two, none is ever closed for another.
+const STORE_CONNECTIONS: usize = 2;
 const STALLED: Duration = Duration::from_secs(60);
 
 pub(crate) struct Library {
@@ -53,7 +53,7 @@ impl Library {
         library.schemas = (0..stores)
             .map(|store| format!("{schema}{store}"))
             .collect();
-        let mut fleet = Fleet::builder().connections(FLEET_CONNECTIONS);
+        let mut fleet = Fleet::builder().connections((stores * STORE_CONNECTIONS).max(16));
         for schema in &library.schemas {
             fleet = fleet.store(schema.as_str(), library.options(schema));
         }

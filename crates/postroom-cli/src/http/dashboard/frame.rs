@@ -26,7 +26,7 @@ impl FromRequestParts<App> for Visitor {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Fault> {
-        let Some(caller) = app.auth.caller(&parts.headers) else {
+        let Some(caller) = parts.extensions.get::<Arc<Caller>>().cloned() else {
             let wanted = match parts.uri.path_and_query() {
                 Some(place) if parts.method == axum::http::Method::GET => place.as_str(),
                 _ => "/",

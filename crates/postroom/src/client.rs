@@ -2,6 +2,7 @@
 //! server on another machine has to offer it, certificates are always verified), no error that quotes a
 //! URL. Use any other way to connect that you like; these are for programs that have none yet.
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 use crate::error::Error;
 
 /// Connects to PostgreSQL. The connection lives in a task of its own, until the client is dropped.

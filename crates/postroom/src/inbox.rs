@@ -190,7 +190,7 @@ impl Inbox {
         inbound: &Inbound,
     ) -> Result<Accepted, E::Error> {
         let (id, call) = self.enqueueing(inbound)?;
-        let changed = run_in(self.store.dialect(), tx, vec![call]).await?;
+        let changed = run_in(&*self.store.db, tx, vec![call]).await?;
         self.store.promised(Queue::Inbox, id.as_uuid());
         Ok(self.accepted(inbound, &changed))
     }

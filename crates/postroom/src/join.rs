@@ -60,7 +60,7 @@ impl Joins {
         join: &NewJoin,
     ) -> Result<JoinId, E::Error> {
         let (id, call) = self.starting(join)?;
-        run_in(self.store.dialect(), tx, vec![call]).await?;
+        run_in(&*self.store.db, tx, vec![call]).await?;
         self.log_started(id, join);
         Ok(id)
     }

@@ -113,7 +113,7 @@ impl Outbox {
         message: &Message,
     ) -> Result<Receipt, E::Error> {
         let enqueue = Enqueue::one(&self.store, message)?;
-        run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        run_in(&*self.store.db, tx, enqueue.calls).await?;
         self.store
             .promised(Queue::Outbox, enqueue.receipts[0].work_item_id.as_uuid());
         self.log_enqueued(std::slice::from_ref(message));
@@ -133,7 +133,7 @@ impl Outbox {
             return Ok(Vec::new());
         }
         let enqueue = Enqueue::many(&self.store, messages)?;
-        run_in(self.store.dialect(), tx, enqueue.calls).await?;
+        run_in(&*self.store.db, tx, enqueue.calls).await?;
         self.store
             .promised(Queue::Outbox, enqueue.receipts[0].work_item_id.as_uuid());
         self.log_enqueued(messages);
@@ -610,7 +610,7 @@ pub(crate) async fn ack_in<E: Executor>(
     id: WorkItemId,
 ) -> Result<(), E::Error> {
     let calls = fenced_ack(store, queue, owner.checked("owner")?, id.as_uuid());
-    run_in(store.dialect(), tx, calls).await?;
+    run_in(&*store.db, tx, calls).await?;
     Ok(())
 }
 

@@ -40,7 +40,7 @@ impl Joins {
         wait: &JoinWait,
     ) -> Result<Receipt, E::Error> {
         let (receipt, call) = self.waiting(wait)?;
-        run_in(self.store.dialect(), tx, vec![call]).await?;
+        run_in(&*self.store.db, tx, vec![call]).await?;
         self.store
             .promised(Queue::Outbox, receipt.work_item_id.as_uuid());
         self.log_waiting(wait);

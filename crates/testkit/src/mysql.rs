@@ -321,7 +321,7 @@ fn settings(folder: &Path, port: u16, durability: Durability) -> Result<Vec<Stri
         std::fs::File::create(&init)?,
         "CREATE DATABASE IF NOT EXISTS postroom;\n\
          CREATE USER IF NOT EXISTS postroom@'%';\n\
-         GRANT ALL ON *.* TO postroom@'%';"
+         GRANT ALL ON *.* TO postroom@'%' WITH GRANT OPTION;"
     )?;
     let file = |name: &str| folder.join(name).display().to_string();
     let mut settings = vec![

@@ -55,6 +55,9 @@ fn config(url: &str) -> Config {
     config.database(database);
     config.authentication(tiberius::AuthMethod::sql_server(user, password));
     config.trust_cert();
+    if url.ends_with("?encrypt=off") {
+        config.encryption(tiberius::EncryptionLevel::NotSupported);
+    }
     config
 }
 

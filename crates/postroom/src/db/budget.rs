@@ -36,6 +36,16 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a server may need to end a session after its client has left.
 pub(crate) const FAREWELL: Duration = Duration::from_millis(10);
 
+/// The right to a connection, where they are counted.
+pub(super) async fn permit(budget: Option<&Arc<Budget>>) -> Option<Permit> {
+    Some(budget?.permit().await)
+}
+
+/// A place among the transactions that may be open at once, where they are counted.
+pub(super) async fn transaction(budget: Option<&Arc<Budget>>) -> Option<OwnedSemaphorePermit> {
+    budget?.transaction().await
+}
+
 impl Budget {
     pub(crate) fn new(connections: usize) -> Arc<Self> {
         Self::part(connections, None)
@@ -73,14 +83,14 @@ impl Budget {
         }
     }
 
-    /// A place among the transactions that may be open at once in the whole fleet.
-    pub(super) async fn transaction(&self) -> Option<OwnedSemaphorePermit> {
+    /// A place among the transactions of the whole fleet.
+    async fn transaction(&self) -> Option<OwnedSemaphorePermit> {
         let whole = self.whole.as_deref().unwrap_or(self);
         Arc::clone(&whole.transactions).acquire_owned().await.ok()
     }
 
     /// Always the store's own before the fleet's: an order in which nobody waits in a circle.
-    pub(super) async fn permit(&self) -> Permit {
+    async fn permit(&self) -> Permit {
         let own = self.one().await;
         let whole = match &self.whole {
             Some(whole) => whole.one().await,

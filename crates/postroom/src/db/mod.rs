@@ -19,6 +19,8 @@ mod budget;
 pub(crate) mod mssql;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
+mod pool;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "sqlite")]
@@ -81,6 +83,13 @@ pub(crate) trait Database: Send + Sync {
     /// Runs one call that only reads.
     fn read(&self, call: Call) -> BoxFuture<'_, Result<Output, Error>>;
 
+    /// Refuses a statement of so many bytes, to be run on a connection of the caller's, when the server would not
+    /// take it. The server is only asked when it did not take so much before.
+    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<(), Error>> {
+        let _ = bytes;
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Begins a transaction that is run statement by statement.
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>>;
 
@@ -89,18 +98,24 @@ pub(crate) trait Database: Send + Sync {
     fn apart(&self, connections: usize) -> Result<Box<dyn Database>, Error>;
 
     /// Tells workers of other processes that a queue has something to do, now or as soon as the
-    /// transaction that wrote the row `promised` has committed. It may fail silently.
+    /// transaction that wrote the row `promised` has committed. It may fail silently. Where there is nothing to
+    /// tell them by, they look for themselves.
     fn announce(
         &self,
         queue: Queue,
         channel: &str,
         script: Option<&Arc<Script>>,
         promised: Option<Uuid>,
-    );
+    ) {
+        let _ = (queue, channel, script, promised);
+    }
 
     /// Wakes when other processes announce something, until it is dropped. `None` where one cannot
-    /// listen.
-    fn listen(&self, wakes: Wakes) -> Option<BoxFuture<'static, ()>>;
+    /// listen: workers find by polling what others have enqueued.
+    fn listen(&self, wakes: Wakes) -> Option<BoxFuture<'static, ()>> {
+        drop(wakes);
+        None
+    }
 
     /// Prepares the scripts without running them, which fails when something they name is missing.
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>>;

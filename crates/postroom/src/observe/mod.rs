@@ -3,6 +3,7 @@
 
 mod diagnose;
 mod health;
+mod held;
 mod stats;
 mod topics;
 mod totals;

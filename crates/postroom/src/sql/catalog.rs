@@ -478,6 +478,27 @@ impl Queue {
             Self::Inbox => "inbox",
         }
     }
+
+    /// A text of the outbox or one of the inbox.
+    pub(super) fn either<T>(self, outbox: T, inbox: T) -> T {
+        match self {
+            Self::Outbox => outbox,
+            Self::Inbox => inbox,
+        }
+    }
+
+    pub(super) fn only_outbox(self, text: impl Into<String>) -> String {
+        self.either(text.into(), String::new())
+    }
+
+    pub(super) fn only_inbox(self, text: impl Into<String>) -> String {
+        self.either(String::new(), text.into())
+    }
+
+    /// The number of a parameter that follows the inbox's own one, the source.
+    pub(super) fn number(self, of_outbox: u8) -> u8 {
+        of_outbox + self.either(0, 1)
+    }
 }
 
 pub(crate) fn files(dialect: Dialect) -> &'static Files {

@@ -87,6 +87,21 @@ impl Call {
         self.quick && self.values.iter().map(bytes).sum::<usize>() <= 64 * 1024
     }
 
+    /// How many bytes its largest statement has, with its values: more than a little only where a text or bytes
+    /// are among them.
+    pub(crate) fn largest_statement(&self) -> usize {
+        let bytes = |value: &Value| match value {
+            Value::Text(Some(text)) => text.len(),
+            Value::Bytes(Some(bytes)) => bytes.len(),
+            _ => size_of::<Value>(),
+        };
+        let statement = |part: &Part| {
+            let values = part.values.iter().map(|&index| bytes(&self.values[index]));
+            part.sql.len() + values.sum::<usize>()
+        };
+        self.script.parts.iter().map(statement).max().unwrap_or(0)
+    }
+
     /// Checks what the first statement changed against what the call needs.
     pub(crate) fn check(needs: Option<ErrorKind>, changed: u64) -> Result<(), Error> {
         match needs {

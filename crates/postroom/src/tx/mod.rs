@@ -20,6 +20,7 @@
 use std::future::Future;
 use std::task::{Context, Poll, Waker};
 
+use crate::db::Database;
 use crate::error::{Error, ErrorKind};
 use crate::sql::{Call, Dialect, Statement};
 
@@ -80,10 +81,11 @@ pub trait Executor {
 
 /// Runs calls in the caller's transaction, all or none, and gives back what each statement changed.
 pub(crate) async fn run_in<E: Executor>(
-    dialect: Dialect,
+    db: &dyn Database,
     tx: &mut E,
     calls: Vec<Call>,
 ) -> Result<Vec<u64>, E::Error> {
+    let dialect = db.dialect();
     if tx.dialect() != dialect {
         return Err(ErrorKind::InvalidArgument { param: "tx" }
             .with(format!(
@@ -93,6 +95,8 @@ pub(crate) async fn run_in<E: Executor>(
             ))
             .into());
     }
+    let largest = calls.iter().map(Call::largest_statement).max();
+    db.admit(largest.unwrap_or(0)).await?;
     // A failed statement leaves nothing in a transaction of PostgreSQL or SQL Server, where it undoes all of
     // it. In any other it leaves what the statements before it have written, and the caller may commit all
     // the same.
@@ -126,7 +130,7 @@ async fn run_each<E: Executor>(tx: &mut E, calls: Vec<Call>) -> Result<Vec<u64>,
     for call in calls {
         let needs = call.needs;
         for (index, statement) in call.into_statements().into_iter().enumerate() {
-            let rows = tx.execute(statement).await?;
+            let rows = tx.execute(guarded(tx.dialect(), statement)).await?;
             if index == 0 {
                 Call::check(needs, rows)?;
             }
@@ -134,6 +138,19 @@ async fn run_each<E: Executor>(tx: &mut E, calls: Vec<Call>) -> Result<Vec<u64>,
         }
     }
     Ok(changed)
+}
+
+/// No client of SQL Server says whether a transaction is open, so there a statement asks before it runs, in the same
+/// round trip.
+fn guarded(dialect: Dialect, statement: Statement) -> Statement {
+    if dialect != Dialect::SqlServer {
+        return statement;
+    }
+    let guard = include_str!("../sql/mssql/in_transaction.sql");
+    Statement {
+        sql: format!("{guard}{}", statement.sql).into(),
+        values: statement.values,
+    }
 }
 
 fn control(sql: &str) -> Statement {

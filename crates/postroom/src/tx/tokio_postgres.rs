@@ -8,34 +8,25 @@ use crate::error::Error;
 use crate::sql::{Dialect, Statement};
 use crate::tx::Executor;
 
-impl Executor for Transaction<'_> {
-    type Error = Error;
+macro_rules! executor {
+    ($client:ty) => {
+        impl Executor for $client {
+            type Error = Error;
 
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
-    }
+            fn dialect(&self) -> Dialect {
+                Dialect::Postgres
+            }
 
-    async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let values: Vec<&(dyn ToSql + Sync)> =
-            statement.values.iter().map(|value| value as _).collect();
-        Transaction::execute(self, &*statement.sql, &values)
-            .await
-            .map_err(|error| database_error(&error))
-    }
+            async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
+                let values: Vec<&(dyn ToSql + Sync)> =
+                    statement.values.iter().map(|value| value as _).collect();
+                <$client>::execute(self, &*statement.sql, &values)
+                    .await
+                    .map_err(|error| database_error(&error))
+            }
+        }
+    };
 }
 
-impl Executor for Client {
-    type Error = Error;
-
-    fn dialect(&self) -> Dialect {
-        Dialect::Postgres
-    }
-
-    async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
-        let values: Vec<&(dyn ToSql + Sync)> =
-            statement.values.iter().map(|value| value as _).collect();
-        Client::execute(self, &*statement.sql, &values)
-            .await
-            .map_err(|error| database_error(&error))
-    }
-}
+executor!(Transaction<'_>);
+executor!(Client);

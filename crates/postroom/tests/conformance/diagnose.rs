@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use postroom::{Cause, Diagnosis, Finding, Inbound, Message, Postroom, Severity};
+use testkit::mysql::Server;
+use testkit::server::Durability;
 use testkit::{Backend, Fixture, eventually};
 
 /// What other tests leave on the shared server is not this store's illness: sessions come and go there.
@@ -19,6 +22,14 @@ async fn only(room: &Postroom, diagnosis: &Diagnosis) -> Finding {
         panic!("one finding, got {findings:?}");
     };
     finding.clone()
+}
+
+/// The finding whose summary has this in it.
+async fn naming(room: &Postroom, name: &str, patience: Duration) -> Option<Finding> {
+    let diagnosis = Diagnosis::default().patience(patience);
+    let findings = room.diagnose_with(&diagnosis).await.unwrap();
+    let mut findings = findings.into_iter();
+    findings.find(|finding| finding.summary.contains(name))
 }
 
 /// An extension: no requirement asks for it.
@@ -240,13 +251,7 @@ async fn a_session_that_holds_a_snapshot_is_named_without_its_query(fixture: Fix
         .unwrap()
         .get(0);
     let named = format!("session of process {pid} (idle in transaction)");
-    let found = async |patience| {
-        let diagnosis = Diagnosis::default().patience(patience);
-        let findings = fixture.room.diagnose_with(&diagnosis).await.unwrap();
-        findings
-            .into_iter()
-            .find(|finding| finding.summary.contains(&named))
-    };
+    let found = async |patience| naming(&fixture.room, &named, patience).await;
 
     let finding = eventually(|| found(Duration::from_millis(50))).await;
     assert_eq!(finding.cause, Cause::HeldSnapshot);
@@ -259,6 +264,63 @@ async fn a_session_that_holds_a_snapshot_is_named_without_its_query(fixture: Fix
     assert_eq!(found(PATIENT).await, None, "not yet too long");
     holder.batch_execute("COMMIT").await.unwrap();
     assert_eq!(found(Duration::from_millis(50)).await, None);
+}
+
+/// An extension: no requirement asks for it.
+async fn a_transaction_of_mysql_that_stays_open_is_named_without_its_query(fixture: Fixture) {
+    let mut holder = fixture.mysql().await;
+    let begin = "START TRANSACTION WITH CONSISTENT SNAPSHOT; SELECT 'secret'";
+    holder.query_drop(begin).await.unwrap();
+    let named = format!("session of process {} (sleep)", holder.id());
+    let found = async |patience| {
+        // The server gives the same answer again to whoever asks more often than every 0.1 seconds.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        naming(&fixture.room, &named, patience).await
+    };
+
+    let finding = eventually(|| found(Duration::from_millis(50))).await;
+    assert_eq!(finding.cause, Cause::HeldSnapshot);
+    let kill = format!("KILL {}", holder.id());
+    assert!(finding.advice.contains(&kill), "{}", finding.advice);
+    assert!(!finding.summary.contains("secret"), "{}", finding.summary);
+    assert_eq!(found(PATIENT).await, None, "not yet too long");
+    holder.query_drop("COMMIT").await.unwrap();
+    let gone = async || {
+        let held = found(Duration::from_millis(50)).await;
+        held.is_none().then_some(())
+    };
+    eventually(gone).await;
+}
+
+/// A user who may not see what others do gets to know everything else. Its clock is made to differ when it
+/// connects, which the server does to users without special rights only.
+///
+/// An extension: no requirement asks for it.
+async fn a_clock_that_differs_is_named_to_a_user_of_few_rights(_: Fixture) {
+    let options = ["--init-connect=SET timestamp = UNIX_TIMESTAMP() + 42"];
+    let start = move || Server::start_with(Durability::Off, &options);
+    let server = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+    let mut owner = mysql_async::Conn::from_url(server.url()).await.unwrap();
+    owner
+        .query_drop("CREATE USER shop@'%'; GRANT ALL ON postroom.* TO shop@'%'")
+        .await
+        .unwrap();
+    let url = server.url().replace("//postroom@", "//shop@");
+    let options = postroom::Options::new(&url).deploy(true);
+    let room = options.connect().await.unwrap();
+
+    owner
+        .query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        .await
+        .unwrap();
+    let impatient = Diagnosis::default().patience(Duration::ZERO);
+    let finding = only(&room, &impatient).await;
+    assert_eq!(finding.cause, Cause::ClockDifference);
+    assert!(
+        finding.summary.contains("ahead") && finding.summary.contains("4"),
+        "{}",
+        finding.summary
+    );
 }
 
 /// The database's clock is made to differ by a function of the same name that is found first.
@@ -347,4 +409,10 @@ testkit::mount!(
     leases_that_nobody_has_taken_over_are_named,
     an_index_that_was_dropped_is_named,
     a_schema_that_is_not_there_is_named,
+    a_transaction_of_mysql_that_stays_open_is_named_without_its_query,
+    a_clock_that_differs_is_named_to_a_user_of_few_rights;
+    sqlserver: work_of_an_unknown_topic_is_named,
+    work_that_is_handed_back_for_want_of_a_handler_is_named,
+    work_that_nobody_has_ever_claimed_is_named,
+    leases_that_nobody_has_taken_over_are_named,
 );

@@ -161,7 +161,7 @@ async fn a_uuid_is_the_same_key_in_every_form(fixture: Fixture) {
 
 /// Shows OBX-121, IBX-123.
 async fn a_store_is_opened_once(fixture: Fixture) {
-    let (name, options) = marked(&fixture);
+    let (name, options) = marked(&fixture).await;
     let fleet = Fleet::builder().store("a", options).open().await.unwrap();
     match fixture.backend {
         // Another instance would be another database in memory.
@@ -189,39 +189,34 @@ async fn a_store_is_opened_once(fixture: Fixture) {
     }
 }
 
-/// A store whose connections can be told from others: in memory on SQLite, by a name on PostgreSQL, by its
-/// database on MySQL.
-pub(crate) fn marked(fixture: &Fixture) -> (String, Options) {
+/// A store whose connections can be told from others: in memory on SQLite, by the application's name on
+/// PostgreSQL, by a database of its own on MySQL. And what they are told by.
+pub(crate) async fn marked(fixture: &Fixture) -> (String, Options) {
     let name = format!("fleet-{}", uuid::Uuid::now_v7().simple());
-    let options = match fixture.backend {
-        Backend::Sqlite => Options::new("sqlite::memory:"),
-        Backend::Postgres => Options::new(format!("{}?application_name={name}", fixture.url))
-            .schema(fixture.schema.as_deref().unwrap()),
-        Backend::MySql => Options::new(&fixture.url),
-        Backend::SqlServer => fixture.options(),
-    };
-    (name, options)
+    match fixture.backend {
+        Backend::Sqlite => (name, Options::new("sqlite::memory:")),
+        Backend::Postgres => {
+            let url = format!("{}?application_name={name}", fixture.url);
+            let schema = fixture.schema.as_deref().unwrap();
+            (name, Options::new(url).schema(schema))
+        }
+        Backend::MySql => {
+            let url = testkit::mysql::fresh_database(&fixture.url).await;
+            let (_, database) = url.rsplit_once('/').unwrap();
+            (database.to_owned(), Options::new(&url).deploy(true))
+        }
+        Backend::SqlServer => (name, fixture.options()),
+    }
 }
 
-/// How many connections the server has from the application; on MySQL: to the database, beside those of the
-/// test and of its fixture.
-pub(crate) async fn connections(fixture: &Fixture, application: &str) -> i64 {
-    match fixture.backend {
-        Backend::MySql => {
-            fixture
-                .number(
-                    "SELECT COUNT(*) - 2 FROM information_schema.processlist WHERE db = DATABASE()",
-                )
-                .await
-        }
-        _ => {
-            fixture
-                .number(&format!(
-                    "SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"
-                ))
-                .await
-        }
-    }
+/// How many connections the server has that are marked so.
+pub(crate) async fn connections(fixture: &Fixture, mark: &str) -> i64 {
+    let (table, column) = match fixture.backend {
+        Backend::MySql => ("information_schema.processlist", "db"),
+        _ => ("pg_stat_activity", "application_name"),
+    };
+    let count = format!("SELECT count(*) FROM {table} WHERE {column} = '{mark}'");
+    fixture.number(&count).await
 }
 
 /// A key that is there already is refused, and named.

@@ -1,25 +1,29 @@
-//! The connections that all PostgreSQL stores of a fleet share.
+//! The connections that all stores of a fleet share, where they are on servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use postroom::{Delivery, Fleet, Message, Options, Tx, done};
+use mysql_async::prelude::Queryable;
+use postroom::fleet::FleetBuilder;
+use postroom::{Delivery, Fleet, Message, Tx, done};
 use testkit::{Backend, Fixture, eventually};
 
 use crate::fleet::{connections, marked};
 
-/// So many stores in schemas of their own, all marked by one application name.
-fn builder(fixture: &Fixture, stores: usize) -> (String, postroom::fleet::FleetBuilder) {
-    let (name, _) = marked(fixture);
+/// So many stores in schemas of their own, and the mark of all their connections.
+async fn builder(fixture: &Fixture, stores: usize) -> (String, FleetBuilder) {
+    let (mark, options) = marked(fixture).await;
     let mut builder = Fleet::builder();
     for store in 0..stores {
-        let options = Options::new(format!("{}?application_name={name}", fixture.url))
-            .schema(&format!("{}_{store}", fixture.schema.as_deref().unwrap()))
-            .deploy(true);
+        let options = options.clone().schema(&schema(fixture, store)).deploy(true);
         builder = builder.store(format!("tenant-{store}"), options);
     }
-    (name, builder)
+    (mark, builder)
+}
+
+fn schema(fixture: &Fixture, store: usize) -> String {
+    format!("{}_{store}", fixture.schema.as_deref().unwrap_or("tenant"))
 }
 
 /// Watches how many connections there are at most. One that is leaving may be seen for a moment longer, so
@@ -30,13 +34,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn start(fixture: &Fixture, name: String) -> Self {
+    fn start(fixture: &Fixture, mark: String) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let (until, fixture) = (Arc::clone(&over), fixture.clone());
         let most = tokio::spawn(async move {
             let (mut most, mut last) = (0, 0);
             while !until.load(Ordering::SeqCst) {
-                let now = connections(&fixture, &name).await;
+                let now = connections(&fixture, &mark).await;
                 most = most.max(now.min(last));
                 last = now;
             }
@@ -52,8 +56,8 @@ impl Watch {
 }
 
 async fn forty_stores_are_drained_with_eight_connections(fixture: Fixture) {
-    let (name, builder) = builder(&fixture, 40);
-    let watch = Watch::start(&fixture, name);
+    let (mark, builder) = builder(&fixture, 40).await;
+    let watch = Watch::start(&fixture, mark);
     let fleet = builder.connections(8).open().await.unwrap();
     for store in 0..40 {
         let outbox = fleet.outbox(format!("tenant-{store}")).unwrap();
@@ -79,8 +83,12 @@ async fn forty_stores_are_drained_with_eight_connections(fixture: Fixture) {
 /// A handler that holds a transaction and uses the store beside it needs two connections at once. If
 /// transactions took all there are, every handler would wait for another.
 async fn handlers_with_transactions_do_not_wait_for_each_other(fixture: Fixture) {
-    let (name, builder) = builder(&fixture, 12);
-    let watch = Watch::start(&fixture, name);
+    let (mark, builder) = builder(&fixture, 12).await;
+    let watch = Watch::start(&fixture, mark);
+    let sleep = match fixture.backend {
+        Backend::MySql => "DO SLEEP(0.02)",
+        _ => "SELECT pg_sleep(0.02)",
+    };
     let fleet = builder.connections(4).open().await.unwrap();
     for store in 0..12 {
         let outbox = fleet.outbox(format!("tenant-{store}")).unwrap();
@@ -89,8 +97,8 @@ async fn handlers_with_transactions_do_not_wait_for_each_other(fixture: Fixture)
     }
     let running = fleet
         .dispatcher()
-        .on("t", |delivery: Delivery, mut tx: Tx| async move {
-            tx.execute("SELECT pg_sleep(0.02)", vec![]).await?;
+        .on("t", move |delivery: Delivery, mut tx: Tx| async move {
+            tx.execute(sleep, vec![]).await?;
             let follow_up = Message::new("follow-up", "");
             delivery.room().outbox().enqueue(&follow_up).await?;
             done()
@@ -107,14 +115,9 @@ async fn handlers_with_transactions_do_not_wait_for_each_other(fixture: Fixture)
 
 /// A database that hangs keeps half of the connections at most.
 async fn a_hanging_store_does_not_take_all_connections(fixture: Fixture) {
-    let (_, builder) = builder(&fixture, 3);
+    let (mark, builder) = builder(&fixture, 3).await;
     let fleet = builder.connections(4).open().await.unwrap();
-    let client = fixture.postgres().await;
-    let lock = format!(
-        "BEGIN; LOCK TABLE \"{0}_1\".outbox, \"{0}_1\".inbox IN ACCESS EXCLUSIVE MODE",
-        fixture.schema.as_deref().unwrap()
-    );
-    client.batch_execute(&lock).await.unwrap();
+    let lock = Lock::take(&fixture, &mark, &schema(&fixture, 1)).await;
     let running = fleet
         .dispatcher()
         .on("t", |_: Delivery| async {})
@@ -141,31 +144,50 @@ async fn a_hanging_store_does_not_take_all_connections(fixture: Fixture) {
     tokio::time::timeout(Duration::from_secs(10), worked)
         .await
         .unwrap();
-    client.batch_execute("ROLLBACK").await.unwrap();
+    lock.release().await;
     for call in calls {
         call.await.unwrap().unwrap();
     }
     running.stop().await;
 }
 
-mod postgres {
-    use super::{Backend, Fixture};
+/// A connection that keeps everybody from the queues of one store.
+enum Lock {
+    Postgres(tokio_postgres::Client),
+    MySql(mysql_async::Conn),
+}
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn forty_stores_are_drained_with_eight_connections() {
-        let fixture = Fixture::new(Backend::Postgres).await;
-        super::forty_stores_are_drained_with_eight_connections(fixture).await;
+impl Lock {
+    async fn take(fixture: &Fixture, database: &str, schema: &str) -> Self {
+        if fixture.backend == Backend::MySql {
+            let mut connection = fixture.mysql().await;
+            let lock = format!(
+                "LOCK TABLES {database}.{schema}_outbox WRITE, {database}.{schema}_inbox WRITE"
+            );
+            connection.query_drop(lock).await.unwrap();
+            return Self::MySql(connection);
+        }
+        let client = fixture.postgres().await;
+        let lock = format!(
+            "BEGIN; LOCK TABLE \"{schema}\".outbox, \"{schema}\".inbox IN ACCESS EXCLUSIVE MODE"
+        );
+        client.batch_execute(&lock).await.unwrap();
+        Self::Postgres(client)
     }
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn handlers_with_transactions_do_not_wait_for_each_other() {
-        let fixture = Fixture::new(Backend::Postgres).await;
-        super::handlers_with_transactions_do_not_wait_for_each_other(fixture).await;
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_hanging_store_does_not_take_all_connections() {
-        let fixture = Fixture::new(Backend::Postgres).await;
-        super::a_hanging_store_does_not_take_all_connections(fixture).await;
+    async fn release(self) {
+        match self {
+            Self::Postgres(client) => client.batch_execute("ROLLBACK").await.unwrap(),
+            Self::MySql(mut connection) => connection.query_drop("UNLOCK TABLES").await.unwrap(),
+        }
     }
 }
+
+testkit::mount!(
+    postgres: forty_stores_are_drained_with_eight_connections,
+    handlers_with_transactions_do_not_wait_for_each_other,
+    a_hanging_store_does_not_take_all_connections;
+    mysql: forty_stores_are_drained_with_eight_connections,
+    handlers_with_transactions_do_not_wait_for_each_other,
+    a_hanging_store_does_not_take_all_connections,
+);

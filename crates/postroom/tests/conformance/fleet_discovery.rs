@@ -151,7 +151,7 @@ async fn a_removed_store_may_finish_what_it_works_on(fixture: Fixture) {
 
 /// Shows OBX-079, IBX-097.
 async fn an_unchanged_store_is_kept_as_it_is(fixture: Fixture) {
-    let (name, options) = marked(&fixture);
+    let (name, options) = marked(&fixture).await;
     let tenants = Tenants::default();
     tenants.set([("a", options.clone())]);
     let fleet = tenants.fleet().open().await.unwrap();

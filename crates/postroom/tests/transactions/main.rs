@@ -8,11 +8,14 @@ mod shop;
 use clients::Client;
 use postroom::{
     Accepted, Arrival, Delivery, ErrorKind, HandlerError, InboxMessageId, InboxState, JoinStatus,
-    Message, Outcome, Postroom, Queue, Report, State,
+    Message, Options, Outcome, Postroom, Queue, Report, State,
 };
 use shop::{
-    Ack, AckDelivery, Claimed, InvalidMessage, PlaceOrder, Shop, UnknownJoin, WrongDatabase,
+    Ack, AckDelivery, Claimed, InvalidMessage, LargeMessage, PlaceOrder, Shop, UnknownJoin,
+    WrongDatabase,
 };
+use testkit::mysql::Server;
+use testkit::server::Durability;
 use testkit::{Backend, Fixture};
 
 /// How a test ends its transaction.
@@ -171,6 +174,35 @@ async fn invalid_message_is_refused_by_name_and_writes_nothing<C: Client>() {
         ErrorKind::InvalidArgument { param: "topic" }
     );
     assert_eq!(shop.written().await, [("orders", 1)]);
+}
+
+/// The caller's connection stays as good as it was. A server that is told to take more is asked again.
+async fn a_payload_beyond_the_packets_of_mysql_is_refused_by_name<C: Client>() {
+    const LIMIT: usize = 2 * 1024 * 1024;
+    let start = || Server::start_with(Durability::Off, &["--max-allowed-packet=2M"]);
+    let server = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+    let room = Options::new(server.url()).deploy(true).connect().await;
+    let fixture = Fixture::at(Backend::MySql, room.unwrap(), server.url(), None);
+    let shop = Shop::at(fixture).await;
+    let error = C::transaction(&shop, LargeMessage(LIMIT), End::Commit)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        C::ours(&error).map(postroom::Error::kind),
+        Some(ErrorKind::InvalidArgument { param: "payload" }),
+        "{error}"
+    );
+    assert_eq!(shop.written().await, [("orders", 1)]);
+
+    let fixture = &shop.fixture;
+    fixture.sql("DELETE FROM {orders}").await;
+    fixture
+        .sql("SET GLOBAL max_allowed_packet = 16777216")
+        .await;
+    C::transaction(&shop, LargeMessage(LIMIT), End::Commit)
+        .await
+        .unwrap();
+    assert_eq!(shop.written().await, [("orders", 1), ("outbox", 2)]);
 }
 
 /// Shows OBX-003. Even if the caller commits after the error, no part of the message is there.
@@ -342,7 +374,7 @@ async fn a_handler_acks_in_a_transaction_of_its_own<C: Client>() {
 }
 
 macro_rules! mount {
-    ($($module:ident: $client:ident),+ $(,)?) => {
+    ($($module:ident: $client:ident $(and $own:ident)?),+ $(,)?) => {
         $(mod $module {
             mount!(@tests $client:
                 commit_keeps_order_and_message,
@@ -355,6 +387,7 @@ macro_rules! mount {
                 an_ack_rolls_back_with_the_order,
                 an_ack_after_the_lease_was_lost_is_refused_and_nothing_is_committed,
                 a_handler_acks_in_a_transaction_of_its_own,
+                $($own)?
             );
         })+
     };
@@ -388,9 +421,9 @@ mount!(
     diesel_async_postgres: DieselAsyncPostgres,
     sea_orm_postgres: SeaOrmPostgres,
     sea_orm_sqlite: SeaOrmSqlite,
-    sea_orm_mysql: SeaOrmMySql,
-    mysql_async: MysqlAsync,
-    sqlx_mysql: SqlxMySql,
+    sea_orm_mysql: SeaOrmMySql and a_payload_beyond_the_packets_of_mysql_is_refused_by_name,
+    mysql_async: MysqlAsync and a_payload_beyond_the_packets_of_mysql_is_refused_by_name,
+    sqlx_mysql: SqlxMySql and a_payload_beyond_the_packets_of_mysql_is_refused_by_name,
     tiberius_sqlserver: Tiberius,
 );
 

@@ -28,7 +28,10 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open(backend: Backend) -> Self {
-        let fixture = Fixture::new(backend).await;
+        Self::at(Fixture::new(backend).await).await
+    }
+
+    pub(crate) async fn at(fixture: Fixture) -> Self {
         fixture
             .sql("CREATE TABLE {orders} (id bigint PRIMARY KEY)")
             .await;
@@ -196,6 +199,20 @@ impl Work for InvalidMessage {
                 tx,
                 &[Message::new("order.created", "7"), Message::new("", "7")],
             )
+            .await
+    }
+}
+
+/// A batch whose last message has a payload of so many bytes.
+pub(crate) struct LargeMessage(pub(crate) usize);
+
+impl Work for LargeMessage {
+    type Done = Vec<Receipt>;
+
+    async fn run<E: Executor>(self, room: &Postroom, tx: &mut E) -> Result<Vec<Receipt>, E::Error> {
+        let large = Message::new("order.created", "x".repeat(self.0));
+        room.outbox()
+            .enqueue_many_in(tx, &[Message::new("order.created", "7"), large])
             .await
     }
 }

@@ -12,7 +12,7 @@ use tracing::instrument::WithSubscriber;
 
 use super::place::Place;
 use super::values::{decode, parameters};
-use crate::db::budget::Permit;
+use crate::db::budget::{self, Permit};
 use crate::db::{Budget, FAREWELL, Output};
 use crate::sql::Value;
 
@@ -144,10 +144,7 @@ impl Manager for Connector {
     type Error = ClientError;
 
     async fn create(&self) -> Result<Connection, ClientError> {
-        let permit = match &self.budget {
-            Some(budget) => Some(budget.permit().await),
-            None => None,
-        };
+        let permit = budget::permit(self.budget.as_ref()).await;
         let mut connection = Connection::open(&self.place, false).await?;
         connection.permit = permit;
         Ok(connection)

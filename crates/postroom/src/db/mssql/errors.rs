@@ -11,6 +11,9 @@ pub(super) fn is_deadlock(error: &ClientError) -> bool {
     matches!(error.code(), Some(1205 | 3960))
 }
 
+/// What `in_transaction.sql` throws.
+const NO_TRANSACTION: u32 = 53930;
+
 /// Two keys were equal.
 pub(super) fn is_duplicate(error: &ClientError) -> bool {
     matches!(error.code(), Some(2601 | 2627))
@@ -38,7 +41,7 @@ pub(crate) fn database_error(error: &ClientError) -> Error {
             ErrorKind::AlreadyExists { what: "work item" }.with("this id was enqueued before")
         }
         1205 | 3960 => ErrorKind::Transient.with("a deadlock or a conflict undid the transaction"),
-        3902 | 3903 | 3930 | 3998 => {
+        3902 | 3903 | 3930 | 3998 | NO_TRANSACTION => {
             ErrorKind::Transient.with("the transaction is over, or the server has undone it")
         }
         1222 => ErrorKind::Transient.with("a lock was not to be had in time"),
@@ -50,7 +53,7 @@ pub(crate) fn database_error(error: &ClientError) -> Error {
         4060 | 18452 | 18456 | 18470 => {
             ErrorKind::Database.with("the server refused the login or the database")
         }
-        229 | 230 | 262 | 300 => ErrorKind::Database.with("the login lacks a permission"),
+        229 | 230 | 262 | 297 | 300 => ErrorKind::Database.with("the login lacks a permission"),
         2628 | 8152 => ErrorKind::Database.with("a value is longer than its column"),
         _ => ErrorKind::Database.with("the database refused; its error number says why"),
     };

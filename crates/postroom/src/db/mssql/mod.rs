@@ -5,19 +5,17 @@
 //! by the server. Its connection is thrown away: nobody knows how much of an answer is still on the wire.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use deadpool::Runtime;
-use deadpool::managed::{HookError, Object, Pool, PoolError, QueueMode};
+use deadpool::managed::{Object, Pool};
 use tiberius::error::Error as ClientError;
 use tracing::instrument::WithSubscriber;
-use uuid::Uuid;
 
-use crate::db::{BoxFuture, Budget, Database, Idle, Output, Transaction, Wakes};
+use crate::db::pool::{no_connection, small_pool};
+use crate::db::{BoxFuture, Budget, Database, Output, Transaction, budget};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::Options;
-use crate::sql::{Call, Dialect, Queue, Script, Value};
+use crate::sql::{Call, Dialect, Script, Value};
 
 mod connect;
 mod deploy;
@@ -59,20 +57,7 @@ impl SqlServer {
             place: place.clone(),
             budget: budget.clone(),
         };
-        let pool = Pool::builder(connector)
-            // The connection that was used last has its caches warm.
-            .queue_mode(QueueMode::Lifo)
-            .max_size(connections)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(Duration::from_secs(30)))
-            .create_timeout(Some(Duration::from_secs(15)))
-            .recycle_timeout(Some(Duration::from_secs(15)))
-            .build()
-            .map_err(|_| ErrorKind::Database.with("the connection pool could not be built"))?;
-        let pool = Arc::new(pool);
-        if let Some(budget) = &budget {
-            budget.join(&(Arc::clone(&pool) as Arc<dyn Idle>));
-        }
+        let pool = small_pool(Pool::builder(connector), connections, budget.as_ref())?;
         Ok(Self {
             place,
             budget,
@@ -81,15 +66,8 @@ impl SqlServer {
     }
 
     async fn connection(&self) -> Result<Object<Connector>, Error> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                database_error(&error)
-            }
-            PoolError::Timeout(_) => ErrorKind::Transient.with(
-                "no connection became free in time; raise `connections` or look for slow calls",
-            ),
-            _ => ErrorKind::Transient.with("the connection pool is closed"),
-        })
+        let object = self.pool.get().await;
+        object.map_err(|error| no_connection(error, database_error))
     }
 
     /// Runs one batch and collects its rows. After a deadlock or a key that somebody else was quicker to
@@ -138,10 +116,7 @@ impl Database for SqlServer {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
         Box::pin(async move {
-            let place = match &self.budget {
-                Some(budget) => budget.transaction().await,
-                None => None,
-            };
+            let place = budget::transaction(self.budget.as_ref()).await;
             let connection = self.connection().await?;
             let transaction = SqlServerTransaction::begin(connection, place).await?;
             Ok(Box::new(transaction) as Box<dyn Transaction>)
@@ -151,13 +126,6 @@ impl Database for SqlServer {
     fn apart(&self, connections: usize) -> Result<Box<dyn Database>, Error> {
         let apart = Self::at(self.place.clone(), self.budget.clone(), connections)?;
         Ok(Box::new(apart))
-    }
-
-    /// There is nothing that one could listen to: workers of other processes find messages by polling.
-    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
-
-    fn listen(&self, _: Wakes) -> Option<BoxFuture<'static, ()>> {
-        None
     }
 
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {

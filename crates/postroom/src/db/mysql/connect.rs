@@ -1,6 +1,7 @@
 //! How a connection is made, and when it may be used again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, Object, RecycleError, RecycleResult};
@@ -8,7 +9,7 @@ use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{Conn, DriverError, Opts};
 
 use super::peer::Peer;
-use crate::db::budget::Permit;
+use crate::db::budget::{self, Permit};
 use crate::db::{Budget, FAREWELL};
 
 /// An idle connection may have been closed by the server: one that was idle for so long is asked first.
@@ -18,6 +19,33 @@ const ASK_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Connector {
     pub(super) opts: Opts,
     pub(super) budget: Option<Arc<Budget>>,
+    pub(super) largest: Arc<Largest>,
+}
+
+/// How many bytes the server takes at once, as it said last.
+pub(super) struct Largest(AtomicUsize);
+
+/// Until it has said anything: no server takes less, unless somebody made it so.
+impl Default for Largest {
+    fn default() -> Self {
+        Self(AtomicUsize::new(1024 * 1024))
+    }
+}
+
+impl Largest {
+    pub(super) fn said(&self, packet: usize) {
+        self.0.store(packet, Ordering::Relaxed);
+    }
+
+    /// How many bytes of a text that is.
+    pub(super) fn text(&self) -> usize {
+        largest_text(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A packet holds a little more than the text.
+fn largest_text(packet: usize) -> usize {
+    packet.saturating_sub(1024)
 }
 
 /// A connection with its place in the budget.
@@ -34,16 +62,14 @@ impl Manager for Connector {
     type Error = mysql_async::Error;
 
     async fn create(&self) -> Result<Link, mysql_async::Error> {
-        let permit = match &self.budget {
-            Some(budget) => Some(budget.permit().await),
-            None => None,
-        };
+        let permit = budget::permit(self.budget.as_ref()).await;
         let mut conn = Conn::new(self.opts.clone()).await?;
         let connected = include_str!("../../sql/mysql/connected.sql");
         let (number, largest) = conn
             .query_first(connected)
             .await?
             .ok_or(DriverError::ConnectionClosed)?;
+        self.largest.said(largest);
         Ok(Link {
             conn: Some(conn),
             peer: Peer::new(self.opts.clone(), number),
@@ -108,11 +134,9 @@ impl Connection {
         peer.ok_or_else(|| DriverError::ConnectionClosed.into())
     }
 
-    /// How many bytes of a text the server takes at once. A packet holds a little more than the text.
+    /// How many bytes of a text the server takes at once on this connection.
     pub(super) fn largest_text(&self) -> usize {
-        const REST: usize = 1024;
-        let largest = self.0.as_ref().map_or(0, |object| object.largest);
-        largest.saturating_sub(REST)
+        largest_text(self.0.as_ref().map_or(0, |object| object.largest))
     }
 
     /// Runs statements that return nothing and have no values.

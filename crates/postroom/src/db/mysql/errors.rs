@@ -125,11 +125,23 @@ pub(super) fn too_large() -> Error {
 /// The same for an attempt to connect: nothing has been written then.
 pub(super) fn cannot_connect(error: &mysql_async::Error) -> Error {
     match error {
-        mysql_async::Error::Io(IoError::Tls(_))
-        | mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => ErrorKind::Transient.with(
+        error if is_of_tls(error) => ErrorKind::Transient.with(
             "no TLS connection could be made: the server offers none, or its certificate is not trusted",
         ),
         mysql_async::Error::Io(_) => ErrorKind::Transient.with("no connection could be made"),
         error => database_error(error),
+    }
+}
+
+/// Whether TLS was asked for and could not be had. What is wrong with a certificate shows inside of an error of
+/// the socket.
+fn is_of_tls(error: &mysql_async::Error) -> bool {
+    match error {
+        mysql_async::Error::Io(IoError::Tls(_))
+        | mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => true,
+        mysql_async::Error::Io(IoError::Io(error)) => error
+            .get_ref()
+            .is_some_and(|cause| cause.is::<rustls::Error>()),
+        _ => false,
     }
 }

@@ -9,16 +9,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool::Runtime;
-use deadpool::managed::{Pool, PoolError, QueueMode};
+use deadpool::managed::Pool;
 use mysql_async::{Conn, Opts, OptsBuilder};
 use uuid::Uuid;
 
-use crate::db::{BoxFuture, Budget, Database, Idle, Output, TlsSettings, Transaction, Wakes};
+use crate::db::pool::{no_connection, small_pool};
+use crate::db::{BoxFuture, Budget, Database, Output, TlsSettings, Transaction, budget};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::Options;
-use crate::sql::{Call, Dialect, Queue, Script};
+use crate::sql::{Call, Dialect, Script};
 
 mod connect;
 mod deploy;
@@ -29,9 +29,9 @@ mod tls;
 mod transaction;
 mod values;
 
-use connect::{Connection, Connector};
+use connect::{Connection, Connector, Largest};
 pub(crate) use errors::database_error;
-use errors::{Failure, cannot_connect};
+use errors::{Failure, cannot_connect, too_large};
 use transaction::MySqlTransaction;
 pub(crate) use values::encoded;
 
@@ -59,6 +59,7 @@ pub(crate) struct MySql {
 struct Place {
     opts: Opts,
     budget: Option<Arc<Budget>>,
+    largest: Arc<Largest>,
 }
 
 impl MySql {
@@ -77,6 +78,7 @@ impl MySql {
         let place = Place {
             opts: opts.into(),
             budget: options.budget.clone(),
+            largest: Arc::default(),
         };
         Self::at(place, options.connections, options.prepared_statements)
     }
@@ -85,37 +87,19 @@ impl MySql {
         let connector = Connector {
             opts: place.opts.clone(),
             budget: place.budget.clone(),
+            largest: Arc::clone(&place.largest),
         };
-        let pool = Pool::builder(connector)
-            // The connection that was used last has its statements ready and its caches warm.
-            .queue_mode(QueueMode::Lifo)
-            .max_size(connections)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(Duration::from_secs(30)))
-            .create_timeout(Some(Duration::from_secs(15)))
-            .recycle_timeout(Some(Duration::from_secs(15)))
-            .build()
-            .map_err(|_| ErrorKind::Database.with("the connection pool could not be built"))?;
-        let pool = Arc::new(pool);
-        if let Some(budget) = &place.budget {
-            budget.join(&(Arc::clone(&pool) as Arc<dyn Idle>));
-        }
         Ok(Self {
-            pool,
+            pool: small_pool(Pool::builder(connector), connections, place.budget.as_ref())?,
             place,
             prepare,
         })
     }
 
     async fn connection(&self) -> Result<Connection, Error> {
-        match self.pool.get().await {
-            Ok(object) => Ok(Connection::new(object)),
-            Err(PoolError::Backend(error)) => Err(cannot_connect(&error)),
-            Err(PoolError::Timeout(_)) => Err(ErrorKind::Transient.with(
-                "no connection became free in time; raise `connections` or look for slow calls",
-            )),
-            Err(_) => Err(ErrorKind::Transient.with("the connection pool is closed")),
-        }
+        let object = self.pool.get().await;
+        let object = object.map_err(|error| no_connection(error, cannot_connect))?;
+        Ok(Connection::new(object))
     }
 
     /// Runs work on a connection. After a deadlock nothing has happened, and after a wait for a lock that
@@ -151,6 +135,19 @@ impl MySql {
         }
     }
 
+    /// How many bytes the server takes at once from whoever connects now.
+    async fn largest_packet(&self) -> Result<usize, Error> {
+        let sql = include_str!("../../sql/mysql/largest_packet.sql");
+        let mut rows = self
+            .on_connection(|mut connection| async move {
+                let rows = connection.rows(sql).await;
+                (connection, rows.map_err(Failure::from))
+            })
+            .await?;
+        rows.pop()
+            .ok_or_else(|| ErrorKind::Database.with("the server did not tell its limit"))
+    }
+
     async fn execute(&self, calls: &[Call]) -> Result<Output, Error> {
         self.on_connection(|mut connection| async move {
             let result = match calls {
@@ -178,12 +175,27 @@ impl Database for MySql {
         Box::pin(async move { self.execute(&[call]).await })
     }
 
+    fn admit(&self, bytes: usize) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let largest = &self.place.largest;
+            if bytes <= largest.text() {
+                return Ok(());
+            }
+            // Whoever connects now may be allowed more than we were. If nobody can be asked, the caller will see.
+            let Ok(packet) = self.largest_packet().await else {
+                return Ok(());
+            };
+            largest.said(packet);
+            if bytes <= largest.text() {
+                return Ok(());
+            }
+            Err(too_large())
+        })
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
         Box::pin(async move {
-            let place = match &self.place.budget {
-                Some(budget) => budget.transaction().await,
-                None => None,
-            };
+            let place = budget::transaction(self.place.budget.as_ref()).await;
             let connection = self.connection().await?;
             let transaction = MySqlTransaction::begin(connection, place).await?;
             Ok(Box::new(transaction) as Box<dyn Transaction>)
@@ -193,13 +205,6 @@ impl Database for MySql {
     fn apart(&self, connections: usize) -> Result<Box<dyn Database>, Error> {
         let apart = Self::at(self.place.clone(), connections, self.prepare)?;
         Ok(Box::new(apart))
-    }
-
-    /// There is nothing to tell others by: they look for themselves.
-    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
-
-    fn listen(&self, _: Wakes) -> Option<BoxFuture<'static, ()>> {
-        None
     }
 
     fn prepare(&self, scripts: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::db::{BoxFuture, Budget, FAREWELL};
+use crate::db::{BoxFuture, Budget, FAREWELL, budget};
 
 /// Connects, within the budget when there is one.
 pub(super) struct Connector {
@@ -22,10 +22,7 @@ impl Connect for Connector {
     ) -> BoxFuture<'_, Result<(Client, JoinHandle<()>), tokio_postgres::Error>> {
         let config = config.clone();
         Box::pin(async move {
-            let permit = match &self.budget {
-                Some(budget) => Some(budget.permit().await),
-                None => None,
-            };
+            let permit = budget::permit(self.budget.as_ref()).await;
             let (client, connection) = config.connect(self.tls.clone()).await?;
             let Some(permit) = permit else {
                 return Ok((

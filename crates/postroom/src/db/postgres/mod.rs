@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, QueueMode, RecyclingMethod,
-    Runtime,
+    Connect, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
 };
 use tokio_postgres::Config;
 use tokio_postgres::types::Type;
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use crate::db::{BoxFuture, Budget, Database, Idle, Output, TlsSettings, Transaction, Wakes};
+use crate::db::pool::{no_connection, small_pool};
+use crate::db::{BoxFuture, Budget, Database, Output, TlsSettings, Transaction, Wakes, budget};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::Options;
@@ -70,10 +70,7 @@ impl Postgres {
     }
 
     fn at(place: Place, connections: usize, prepare: bool) -> Result<Self, Error> {
-        let pool = Arc::new(place.pool(connections, prepare)?);
-        if let Some(budget) = &place.budget {
-            budget.join(&(Arc::clone(&pool) as Arc<dyn Idle>));
-        }
+        let pool = place.pool(connections, prepare)?;
         Ok(Self {
             shared: Arc::new(Shared { pool, prepare }),
             place,
@@ -121,7 +118,7 @@ impl Place {
         }
     }
 
-    fn pool(&self, connections: usize, prepare: bool) -> Result<Pool, Error> {
+    fn pool(&self, connections: usize, prepare: bool) -> Result<Arc<Pool>, Error> {
         let manager = Manager::from_connect(
             self.config.clone(),
             self.connector(),
@@ -143,30 +140,14 @@ impl Place {
                 })
             }));
         }
-        pool
-            // The connection that was used last has its plans ready and its caches warm.
-            .queue_mode(QueueMode::Lifo)
-            .max_size(connections)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(Duration::from_secs(30)))
-            .create_timeout(Some(Duration::from_secs(15)))
-            .build()
-            .map_err(|_| ErrorKind::Database.with("the connection pool could not be built"))
+        small_pool(pool, connections, self.budget.as_ref())
     }
 }
 
 impl Shared {
     async fn connection(&self) -> Result<Object, Error> {
-        use deadpool_postgres::PoolError;
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
-                database_error(&error)
-            }
-            PoolError::Timeout(_) => ErrorKind::Transient.with(
-                "no connection became free in time; raise `connections` or look for slow calls",
-            ),
-            _ => ErrorKind::Transient.with("the connection pool is closed"),
-        })
+        let object = self.pool.get().await;
+        object.map_err(|error| no_connection(error, database_error))
     }
 
     /// Runs one statement and collects its rows. After a deadlock or serialization failure nothing
@@ -215,10 +196,7 @@ impl Database for Postgres {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn Transaction>, Error>> {
         Box::pin(async move {
-            let place = match &self.place.budget {
-                Some(budget) => budget.transaction().await,
-                None => None,
-            };
+            let place = budget::transaction(self.place.budget.as_ref()).await;
             let connection = self.shared.connection().await?;
             let transaction =
                 PostgresTransaction::begin(connection, place, self.shared.prepare).await?;

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use crate::db::{BoxFuture, Database, Output, Transaction, Wakes, unless_missing};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::{FUNCTIONS_VERSION, Plan};
 use crate::options::{Options, Synchronous};
-use crate::sql::{Call, Dialect, Queue, Script, statements as split};
+use crate::sql::{Call, Dialect, Script, statements as split};
 
 mod statements;
 mod transaction;
@@ -115,9 +114,6 @@ impl Database for Sqlite {
     fn apart(&self, _: usize) -> Result<Box<dyn Database>, Error> {
         Ok(Box::new(self.clone()))
     }
-
-    /// Others see for themselves: see `listen`.
-    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
 
     /// Looks at SQLite's number that changes with every commit of another connection.
     fn listen(&self, wakes: Wakes) -> Option<BoxFuture<'static, ()>> {

@@ -284,7 +284,7 @@ async fn every_statement_parses_and_names_what_is_there() {
             text,
         )
     };
-    let others: [(&str, &[&'static str]); 10] = [
+    let others: [(&str, &[&'static str]); 11] = [
         (include_str!("advance.sql"), &["bigint"]),
         (include_str!("next_ready.sql"), &[]),
         (include_str!("drop_schema.sql"), &[]),
@@ -295,6 +295,7 @@ async fn every_statement_parses_and_names_what_is_there() {
         (include_str!("migrations/applied.sql"), &[]),
         (include_str!("clock.sql"), &[]),
         (include_str!("transaction.sql"), &[]),
+        (include_str!("in_transaction.sql"), &[]),
     ];
     let others = others.map(|(text, types)| (fill(text), types.to_vec()));
     let statements: Vec<Statement> = pretend

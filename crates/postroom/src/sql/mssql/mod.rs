@@ -26,7 +26,7 @@ pub(super) const FILES: Files = files_with!(
     held: None,
     settle_and_claim: Some(include_str!("settle_and_claim.sql")),
     announce: None,
-    held_snapshots: None,
+    held_snapshots: Some(include_str!("held_snapshots.sql")),
     table_growth: None,
     file_state: None,
     fragments: fragments,
@@ -72,11 +72,9 @@ const FORGET: &str = "UPDATE q SET Topic = NULL, Payload = NULL, Headers = NULL,
      ProcessedBy = NULL";
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
-    let outbox = queue == Queue::Outbox;
-    let either =
-        |in_outbox: &str, in_inbox: &str| if outbox { in_outbox } else { in_inbox }.to_owned();
-    let only_outbox = |text: String| if outbox { text } else { String::new() };
-    let only_inbox = |text: &str| either("", text);
+    let either = |outbox: &str, inbox: &str| queue.either(outbox, inbox).to_owned();
+    let only_outbox = |text: String| queue.only_outbox(text);
+    let only_inbox = |text: &str| queue.only_inbox(text);
     let part = |text: &'static str| text.trim_end().to_owned();
     let count_steps = |step: &str, settled: &str, in_join: &str| {
         part(include_str!("parts/count_steps.sql"))
@@ -94,7 +92,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         By::WorkItem => given.to_owned(),
         By::Key => "@Ids".to_owned(),
     };
-    let parameter = |outbox_number: u8| format!("@P{}", outbox_number + u8::from(!outbox));
+    let parameter = |of_outbox| format!("@P{}", queue.number(of_outbox));
     vec![
         ("{take}", part(include_str!("parts/take.sql"))),
         ("{ack}", part(include_str!("parts/ack.sql"))),

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
-use crate::db::{Applied, BoxFuture, Database, Output, Transaction, Wakes};
+use crate::db::{Applied, BoxFuture, Database, Output, Transaction};
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
-use crate::sql::{Call, Dialect, Names, Queue, Row, Script, Value};
+use crate::sql::{Call, Dialect, Names, Row, Script, Value};
 
 /// The database, and what it was asked.
 #[derive(Clone, Default)]
@@ -287,7 +287,7 @@ fn found(columns: &[String], first: bool) -> Vec<Vec<Value>> {
         "Operation" => "ack".into(),
         "Source" | "Topic" | "Payload" | "Headers" | "CorrelationId" | "LastError"
         | "ProcessedBy" | "GroupingKey" | "Metadata" | "Actor" | "Action" | "Subject"
-        | "Detail" | "Name" => "text".into(),
+        | "Detail" | "Name" | "What" | "State" => "text".into(),
         "Hash" => vec![1_u8].into(),
         _ => 1.into(),
     };
@@ -362,12 +362,6 @@ impl Database for Pretend {
 
     fn apart(&self, _: usize) -> Result<Box<dyn Database>, Error> {
         Ok(Box::new(self.clone()))
-    }
-
-    fn announce(&self, _: Queue, _: &str, _: Option<&Arc<Script>>, _: Option<Uuid>) {}
-
-    fn listen(&self, _: Wakes) -> Option<BoxFuture<'static, ()>> {
-        None
     }
 
     fn prepare(&self, _: Vec<Arc<Script>>) -> BoxFuture<'_, Result<(), Error>> {

@@ -21,7 +21,7 @@ pub(super) const FILES: Files = files_with!(
     held: Some(include_str!("held.sql")),
     settle_and_claim: None,
     announce: None,
-    held_snapshots: None,
+    held_snapshots: Some(include_str!("held_snapshots.sql")),
     table_growth: None,
     file_state: None,
     fragments: fragments,
@@ -44,25 +44,10 @@ const DEAD_AND_SEEN: &str = "{chosen} AS c \
      STRAIGHT_JOIN {inbox+_seen} AS s FORCE INDEX (PRIMARY) ON s.message_id = d.message_id AND s.source = d.source";
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
-    let outbox = queue == Queue::Outbox;
-    let columns = if outbox {
-        OUTBOX_COLUMNS
-    } else {
-        INBOX_COLUMNS
-    };
-    let returned = if outbox {
-        OUTBOX_RETURNED
-    } else {
-        INBOX_RETURNED
-    };
-    let only_outbox = |text: String| if outbox { text } else { String::new() };
-    let only_inbox = |text: &str| {
-        if outbox {
-            String::new()
-        } else {
-            text.to_owned()
-        }
-    };
+    let columns = queue.either(OUTBOX_COLUMNS, INBOX_COLUMNS);
+    let returned = queue.either(OUTBOX_RETURNED, INBOX_RETURNED);
+    let only_outbox = |text: String| queue.only_outbox(text);
+    let only_inbox = |text: &str| queue.only_inbox(text);
     let of = |table: &str| format!("{table}.{}", columns.replace(", ", &format!(", {table}.")));
     let held = format!("(SELECT q.message_id FROM {HELD})");
     let chosen_dead = "(SELECT d.message_id FROM {chosen} AS c STRAIGHT_JOIN {outbox+_dead} AS d \
@@ -75,7 +60,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         )
     };
     let in_join = "AND m.join_id = ?1";
-    let parameter = |outbox_number: u8| format!("?{}", outbox_number + u8::from(!outbox));
+    let parameter = |of_outbox| format!("?{}", queue.number(of_outbox));
     vec![
         ("{listed_seen}", only_inbox(include_str!("listed_seen.sql"))),
         ("{counted_seen}", only_inbox(include_str!("counted_seen.sql"))),

@@ -62,37 +62,15 @@ const LOOKUP_GUARDS: &str = "SET enable_seqscan = off\nSET enable_hashjoin = off
      SET plan_cache_mode = force_generic_plan";
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
-    let outbox = queue == Queue::Outbox;
-    let columns = if outbox {
-        OUTBOX_COLUMNS
-    } else {
-        INBOX_COLUMNS
-    };
-    let returned = if outbox {
-        OUTBOX_RETURNED
-    } else {
-        INBOX_RETURNED
-    };
-    let only_outbox = |text: &str| {
-        if outbox {
-            text.to_owned()
-        } else {
-            String::new()
-        }
-    };
-    let only_inbox = |text: &str| {
-        if outbox {
-            String::new()
-        } else {
-            text.to_owned()
-        }
-    };
+    let columns = queue.either(OUTBOX_COLUMNS, INBOX_COLUMNS);
+    let returned = queue.either(OUTBOX_RETURNED, INBOX_RETURNED);
+    let only_outbox = |text: &str| queue.only_outbox(text);
+    let only_inbox = |text: &str| queue.only_inbox(text);
     let ids = |number: u8| match by {
         By::WorkItem => format!("${number}::uuid[]"),
         By::Key => format!("{{inbox+_ids}}(${number}::text::jsonb)"),
     };
-    let parameter =
-        |outbox_number: u8, kind: &str| format!("${}::{kind}", outbox_number + u8::from(!outbox));
+    let parameter = |of_outbox, kind: &str| format!("${}::{kind}", queue.number(of_outbox));
     vec![
         ("{listed_seen}", only_inbox(include_str!("listed_seen.sql"))),
         ("{counted_seen}", only_inbox(include_str!("counted_seen.sql"))),
@@ -144,7 +122,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{inbox_columns}", INBOX_COLUMNS.to_owned()),
         (
             "{message_id_type}",
-            if outbox { "uuid" } else { "text" }.to_owned(),
+            queue.either("uuid", "text").to_owned(),
         ),
         (
             "{seen_rows}",

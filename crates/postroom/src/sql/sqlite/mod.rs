@@ -34,25 +34,10 @@ const INBOX_RETURNED: &str = "id, source, message_id, topic, payload, headers, c
      (SELECT s.last_seen FROM {inbox+_seen} AS s WHERE s.message_id = q.message_id AND s.source = q.source)";
 
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
-    let outbox = queue == Queue::Outbox;
-    let columns = if outbox {
-        OUTBOX_COLUMNS
-    } else {
-        INBOX_COLUMNS
-    };
-    let returned = if outbox {
-        OUTBOX_RETURNED
-    } else {
-        INBOX_RETURNED
-    };
-    let only_outbox = |text: String| if outbox { text } else { String::new() };
-    let only_inbox = |text: &str| {
-        if outbox {
-            String::new()
-        } else {
-            text.to_owned()
-        }
-    };
+    let columns = queue.either(OUTBOX_COLUMNS, INBOX_COLUMNS);
+    let returned = queue.either(OUTBOX_RETURNED, INBOX_RETURNED);
+    let only_outbox = |text: String| queue.only_outbox(text);
+    let only_inbox = |text: &str| queue.only_inbox(text);
     let count_steps = |step: &str, settled: &str, in_join: &str| {
         include_str!("count_steps.sql")
             .replace("{step}", step)
@@ -71,7 +56,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         By::WorkItem => format!("(SELECT unhex(value) FROM json_each(?{number}))"),
         By::Key => format!("(SELECT s.id FROM {} AS s)", key_rows(number)),
     };
-    let parameter = |outbox_number: u8| format!("?{}", outbox_number + u8::from(!outbox));
+    let parameter = |of_outbox| format!("?{}", queue.number(of_outbox));
     vec![
         ("{listed_seen}", only_inbox(include_str!("listed_seen.sql"))),
         ("{counted_seen}", only_inbox(include_str!("counted_seen.sql"))),

@@ -61,6 +61,14 @@ pub async fn fresh_database(server: &str) -> String {
     format!("{place}/{name}")
 }
 
+/// The numbers from 1 to `count`, as column `seq` of what a FROM can name.
+#[must_use]
+pub fn numbers(count: u32) -> String {
+    format!(
+        "JSON_TABLE(CONCAT('[0', REPEAT(',0', {count} - 1), ']'), '$[*]' COLUMNS (seq FOR ORDINALITY)) AS n"
+    )
+}
+
 /// Begins a transaction of the test's own, at the server's default level.
 ///
 /// # Panics

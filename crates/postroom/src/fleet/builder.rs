@@ -18,6 +18,7 @@ pub struct FleetBuilder {
     pub(super) every: Duration,
     pub(super) connections: usize,
     pub(super) at_once: usize,
+    pub(super) patience: Duration,
     pub(super) strategy: Arc<MakeStrategy>,
 }
 
@@ -27,6 +28,8 @@ pub(super) type MakeStrategy = dyn Fn() -> Box<dyn Strategy> + Send + Sync;
 /// A handler's transaction, what it does beside it, and one more store at work.
 const FEWEST_CONNECTIONS: usize = 4;
 
+const LONGEST_PATIENCE: Duration = Duration::from_secs(60 * 60);
+
 impl Default for FleetBuilder {
     fn default() -> Self {
         Self {
@@ -35,6 +38,7 @@ impl Default for FleetBuilder {
             every: Duration::from_secs(5 * 60),
             connections: 64,
             at_once: 1,
+            patience: Duration::from_millis(250),
             strategy: Arc::new(|| Box::new(RoundRobin)),
         }
     }
@@ -83,6 +87,14 @@ impl FleetBuilder {
         self
     }
 
+    /// How long others wait for a store that is being asked, 250 ms by default. One that takes longer is not
+    /// reckoned with until it answers in time again, so a store whose database is slow does not slow down the
+    /// rest; with more patience the order of the strategy is kept for longer.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// Opens the fleet. Stores are connected to when they are needed, so one that is down is no error here:
     /// it is tried again and again. Those whose [options](Options::deploy) ask for it are deployed.
     ///
@@ -106,6 +118,10 @@ impl FleetBuilder {
             return Err(ErrorKind::OutOfRange { param: "at_once" }
                 .with(format!("expected 1 to 1000, got {}", self.at_once)));
         }
+        if self.patience.is_zero() || self.patience > LONGEST_PATIENCE {
+            return Err(ErrorKind::OutOfRange { param: "patience" }
+                .with("must be longer than zero, and an hour at most"));
+        }
         if self.stores.is_empty() && self.discovery.is_none() {
             return Err(ErrorKind::InvalidArgument { param: "stores" }.with(
                 "there are none; add one with `store`, or let them be found with `discover`",
@@ -123,6 +139,7 @@ impl std::fmt::Debug for FleetBuilder {
             .field("every", &self.every)
             .field("connections", &self.connections)
             .field("at_once", &self.at_once)
+            .field("patience", &self.patience)
             .finish_non_exhaustive()
     }
 }

@@ -34,6 +34,7 @@ pub(super) struct Inner {
     /// One look at a time.
     pub(super) looking: Mutex<()>,
     at_once: usize,
+    pub(super) patience: Duration,
     strategy: Arc<MakeStrategy>,
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
     budget: Arc<crate::db::Budget>,
@@ -70,6 +71,7 @@ impl Fleet {
                 every: builder.every,
                 looking: Mutex::default(),
                 at_once: builder.at_once,
+                patience: builder.patience,
                 strategy: builder.strategy,
                 #[cfg(any(feature = "postgres", feature = "mysql", feature = "mssql"))]
                 budget: crate::db::Budget::new(builder.connections),

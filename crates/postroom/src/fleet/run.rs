@@ -22,10 +22,7 @@ use crate::dispatch::{
 use crate::error::Error;
 use crate::sql::Queue;
 
-/// How long others wait for a store that is being asked, or is to be asked again.
-const PATIENCE: Duration = Duration::from_millis(250);
-
-/// The same for a store that was slow or failed the last time.
+/// How long others wait for a store that was slow or failed the last time.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// How long results wait to be settled together with the next claim, and with each other.
@@ -47,6 +44,7 @@ pub(crate) fn start(fleet: &Fleet, dispatcher: &Dispatcher) -> Running {
         queues,
         settings: Arc::new(dispatcher.settings.clone()),
         crew: Arc::clone(&crew),
+        patience: fleet.inner.patience,
     });
     let supervision = tokio::spawn(supervise(fleet.clone(), work, stop.clone()));
     Running::fleet(crew, stop, supervision)
@@ -57,6 +55,8 @@ struct Work {
     queues: Vec<(Queue, Handlers, Arc<Gate>)>,
     settings: Arc<Settings>,
     crew: Arc<Crew>,
+    /// How long others wait for a store that is being asked, or is to be asked again.
+    patience: Duration,
 }
 
 /// Has a task for each store on the list. One that has left the list stops and finishes by itself.
@@ -108,7 +108,7 @@ async fn tend(member: Arc<Member>, work: Arc<Work>, stop: CancellationToken) {
     all.iter().for_each(|engine| work.crew.join(engine));
     join_all(engines.iter().map(|(engine, gate)| {
         let seat = gate.seat(&member.key, member.position);
-        work_until(Arc::clone(engine), seat, stop.clone())
+        work_until(Arc::clone(engine), seat, work.patience, stop.clone())
     }))
     .await;
     all.iter().for_each(|engine| work.crew.leave(engine));
@@ -152,6 +152,8 @@ enum Purpose {
 struct Worker {
     engine: Arc<Engine>,
     seat: Seat,
+    /// How long others wait for this store.
+    patience: Duration,
     standing: Standing,
     /// Until when others wait for this store while it is called or coming.
     until: Instant,
@@ -162,13 +164,14 @@ struct Worker {
     pace: Pace,
 }
 
-async fn work_until(engine: Arc<Engine>, seat: Seat, stop: CancellationToken) {
+async fn work_until(engine: Arc<Engine>, seat: Seat, patience: Duration, stop: CancellationToken) {
     let mut sleeper = engine.room.store.wake(engine.queue).sleeper();
     let settings = &engine.settings;
     let mut worker = Worker {
         pace: Pace::new(settings.poll_interval, settings.error_delay),
         engine: Arc::clone(&engine),
         seat,
+        patience,
         standing: Standing::Away,
         until: Instant::now(),
         asked: None,
@@ -245,9 +248,9 @@ impl Worker {
     fn begin(&mut self) -> usize {
         let now = Instant::now();
         let patience = if self.trusted {
-            PATIENCE
+            self.patience
         } else {
-            LITTLE_PATIENCE
+            self.patience.min(LITTLE_PATIENCE)
         };
         self.standing = Standing::Called;
         self.until = now + patience;
@@ -264,13 +267,13 @@ impl Worker {
         let in_time = self
             .asked
             .take()
-            .is_some_and(|asked| now - asked < PATIENCE);
+            .is_some_and(|asked| now - asked < self.patience);
         self.trusted = in_time && turned.is_ok();
         after_turn(&self.engine, &mut self.pace, turned);
         self.standing = if self.pace.is_due() && self.engine.claimable() > 0 {
             Standing::Waiting
         } else if claimed > 0 {
-            self.until = now + PATIENCE;
+            self.until = now + self.patience;
             Standing::Coming
         } else {
             Standing::Away

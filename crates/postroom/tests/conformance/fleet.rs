@@ -267,6 +267,7 @@ async fn settings_that_are_wrong_are_refused(fixture: Fixture) {
         (one().connections(3), "connections"),
         (one().connections(10_001), "connections"),
         (one().at_once(0), "at_once"),
+        (one().patience(Duration::ZERO), "patience"),
         (one().store("", fixture.options().schema("other")), "key"),
         (one().store("b", fixture.options().schema("1")), "schema"),
         (one().store("b", Options::new("mysql:x")), "url"),

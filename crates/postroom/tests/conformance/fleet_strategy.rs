@@ -38,7 +38,10 @@ async fn claims(
             store.room.inbox().enqueue(&inbound).await.unwrap();
         }
     }
-    let builder = fleet_of(&stores).strategy(strategy);
+    // It is about the order alone: on a busy machine every store may be slow.
+    let builder = fleet_of(&stores)
+        .strategy(strategy)
+        .patience(Duration::from_secs(60));
     let (keys, lines) = logged(async move || {
         let fleet = builder.open().await.unwrap();
         let keys = ["a", "b", "c"].map(|key| fleet.identifier(key).unwrap());

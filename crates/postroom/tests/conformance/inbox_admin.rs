@@ -620,7 +620,7 @@ async fn remember_done(fixture: &Fixture, count: u32) {
             String::new(),
             "UNIX_TIMESTAMP() * 1000000",
             "seq",
-            format!("seq_1_to_{count}"),
+            testkit::mysql::numbers(count),
         ),
         Backend::SqlServer => (
             format!(

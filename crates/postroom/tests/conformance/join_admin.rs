@@ -269,6 +269,7 @@ async fn a_cleanup_removes_old_finished_joins_with_their_members_and_no_pending_
 
 /// Shows C-48.
 async fn a_cleanup_of_more_joins_than_one_batch_finishes_the_job(fixture: Fixture) {
+    let counted = testkit::mysql::numbers(6000);
     let (numbers, id, now, rows) = match fixture.backend {
         Backend::Sqlite => (
             "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 6000)",
@@ -284,9 +285,9 @@ async fn a_cleanup_of_more_joins_than_one_batch_finishes_the_job(fixture: Fixtur
         ),
         Backend::MySql => (
             "",
-            "UNHEX(MD5(seq))",
+            "UNHEX(LPAD(HEX(seq), 32, '0'))",
             "UNIX_TIMESTAMP() * 1000000",
-            "seq_1_to_6000",
+            counted.as_str(),
         ),
         Backend::SqlServer => (
             "WITH n(i) AS (SELECT TOP (6000) ROW_NUMBER() OVER (ORDER BY (SELECT NULL)) FROM sys.all_columns AS a CROSS JOIN sys.all_columns AS b)",

@@ -24,7 +24,7 @@ async fn deploy_older(fixture: &Fixture) {
             }
             Backend::MySql => {
                 "INSERT INTO {outbox} (id, message_id, topic, payload, created_at, next_attempt_at)
-                 VALUES (UNHEX(MD5('1')), UNHEX(MD5('2')), 'old', 'kept', 1, 1)"
+                 VALUES (UNHEX(LPAD('1', 32, '0')), UNHEX(LPAD('2', 32, '0')), 'old', 'kept', 1, 1)"
             }
 Backend::SqlServer => {
  "INSERT INTO {outbox} (id, message_id, topic, payload) VALUES (NEWID(), NEWID(), 'old', 'kept')"

@@ -31,8 +31,10 @@ pub(super) const FILES: Files = files_with!(
 /// The time when a statement begins, in microseconds since 1970, whatever the session's time zone is.
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
-/// What a claim, a replay, a purge or a cleanup has chosen.
-const CHOSEN: &str = "JSON_TABLE(@postroom_chosen, '$[*]' COLUMNS (id CHAR(32) PATH '$'))";
+/// What a claim, a replay, a purge or a cleanup has chosen. In a SELECT around it, because MySQL does not let
+/// a FOR UPDATE stand over a JSON_TABLE (error 3569).
+const CHOSEN: &str =
+    "(SELECT i.id FROM JSON_TABLE(@postroom_chosen, '$[*]' COLUMNS (id CHAR(32) PATH '$')) AS i)";
 
 /// What `?1`, the owner, still holds of the messages that were named. More conditions may follow.
 const HELD: &str = "{id_rows} AS s STRAIGHT_JOIN {queue} AS q FORCE INDEX (PRIMARY) ON q.id = s.id \

@@ -1,1 +1,1 @@
-SELECT RELEASE_LOCK(CONCAT('postroom ', MD5(CONCAT(DATABASE(), '.', '{plain outbox}'))));
+SELECT RELEASE_LOCK(CONCAT('postroom ', LEFT(SHA2(CONCAT(DATABASE(), '.', '{plain outbox}'), 256), 32)));

@@ -68,6 +68,13 @@ pub(crate) fn reached(rows: &[Row]) -> Vec<Reached> {
         .collect()
 }
 
+/// Whether a goal guards what a workload comes to.
+pub(crate) fn guards(backend: Backend, workload: &str) -> bool {
+    goals()
+        .iter()
+        .any(|goal| goal.guard.is_some() && goal.backend == backend && goal.of.workload == workload)
+}
+
 impl Goal {
     fn reached(&self, rows: &[Row]) -> Option<Reached> {
         let find = |of: &Of| {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use testkit::server::Durability;
 
 use crate::contender::{Contender, Sample, Watch, Work};
+use crate::goals;
 use crate::peers;
 use crate::process::Start;
 use crate::protocol::Queue;
@@ -63,14 +64,18 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) full: bool,
     pub(crate) peers: bool,
+    /// Only what is guarded.
+    pub(crate) guard: bool,
     /// Where peers are installed.
     pub(crate) target: PathBuf,
 }
 
 impl Plan {
-    fn wants(&self, group: &Group) -> bool {
+    fn wants(&self, backend: Backend, group: &Group) -> bool {
         let mut names = group.entries.iter().map(|entry| entry.workload);
-        names.any(|name| name.contains(&self.filter))
+        names.any(|name| {
+            name.contains(&self.filter) && (!self.guard || goals::guards(backend, name))
+        })
     }
 
     /// Messages of a full run, or of a quick one.
@@ -178,7 +183,7 @@ impl Arena {
     async fn run(mut self, plan: &Plan, versions: &mut Vec<String>) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for group in std::mem::take(&mut self.groups) {
-            if plan.wants(&group) {
+            if plan.wants(self.backend, &group) {
                 rows.extend(self.measure(plan, &group, versions).await?);
             }
         }
@@ -401,12 +406,15 @@ fn sqlite(plan: &Plan, folder: &Path) -> Result<Arena> {
     let work = Work::enqueue(1, plan.messages(2_000, 1_000));
     arena.group(ENQUEUE_1, work, &[floor, ours]);
     let messages = plan.messages(64_000, 32_000);
-    arena.entries(vec![
+    let mut entries = vec![
         entry(ENQUEUE_64, ours, Work::enqueue(64, messages)),
         // Writers in turn, each with a commit of its own, are slow: less will do.
         entry(ENQUEUE_64, floor, Work::enqueue(64, messages / 20)),
-        entry(ENQUEUE_64, daemon, Work::enqueue(64, messages)),
-    ]);
+    ];
+    if !plan.guard {
+        entries.push(entry(ENQUEUE_64, daemon, Work::enqueue(64, messages)));
+    }
+    arena.entries(entries);
     let messages = plan.messages(100_000, 50_000);
     arena.group(BULK_ENQUEUE, Work::Fill { messages }, &[floor, ours]);
     arena.entries(drains(plan, (floor, ours), None, &[]));

@@ -8,8 +8,7 @@ use anyhow::Result;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use super::{BATCH, BULK, Side, all, not_measured, payload, timed};
-use crate::protocol::{Answer, Request};
+use super::{BATCH, BULK, DRAINERS, Floor, all, not_measured, payload};
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS classic (
@@ -43,13 +42,23 @@ pub(crate) struct ClassicFloor {
 impl ClassicFloor {
     pub(crate) async fn open(url: &str) -> Result<Self> {
         let mut clients = Vec::new();
-        for _ in 0..2 {
+        for _ in 0..DRAINERS {
             let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
             tokio::spawn(connection);
             clients.push(Arc::new(client));
         }
         clients[0].batch_execute(SCHEMA).await?;
         Ok(Self { clients })
+    }
+}
+
+impl Floor for ClassicFloor {
+    async fn clean(&self) -> Result<()> {
+        Ok(self.clients[0].batch_execute("TRUNCATE classic").await?)
+    }
+
+    async fn enqueue(&self, _tasks: usize, _per_task: usize) -> Result<()> {
+        not_measured()
     }
 
     async fn bulk(&self, batches: usize) -> Result<()> {
@@ -64,10 +73,10 @@ impl ClassicFloor {
         Ok(())
     }
 
-    async fn drain(&self, tasks: usize) -> Result<()> {
+    async fn drain(&self) -> Result<()> {
         // It too gets fresh statistics: without them its claim can turn into a scan.
         self.clients[0].batch_execute("ANALYZE classic").await?;
-        let work = self.clients.iter().take(tasks).map(|client| {
+        let work = self.clients.iter().take(DRAINERS).map(|client| {
             let client = Arc::clone(client);
             tokio::spawn(async move {
                 let (claim, ack) = (client.prepare(CLAIM).await?, client.prepare(ACK).await?);
@@ -86,19 +95,5 @@ impl ClassicFloor {
             })
         });
         all(work).await
-    }
-}
-
-impl Side for ClassicFloor {
-    async fn answer(&mut self, request: Request) -> Result<Answer> {
-        match request {
-            Request::Clean => {
-                self.clients[0].batch_execute("TRUNCATE classic").await?;
-                Ok(Answer::default())
-            }
-            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
-            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
-            _ => not_measured(),
-        }
     }
 }

@@ -62,21 +62,31 @@ impl Daemon {
             self.address,
             body.len()
         );
-        let work = (0..connections).map(|_| {
-            let (address, request) = (self.address.clone(), request.clone());
-            tokio::spawn(async move {
-                let mut stream = TcpStream::connect(address).await?;
-                stream.set_nodelay(true)?;
-                let mut buffer = vec![0; 8_192];
-                for _ in 0..per_connection {
-                    stream.write_all(request.as_bytes()).await?;
-                    answer(&mut stream, &mut buffer).await?;
-                }
-                anyhow::Ok(())
-            })
+        let address = self.address.clone();
+        // A client needs one thread; the daemon and the database want the rest of a small machine.
+        let client = tokio::task::spawn_blocking(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let work = (0..connections)
+                .map(|_| runtime.spawn(one(address.clone(), request.clone(), per_connection)));
+            let work: Vec<_> = work.collect();
+            runtime.block_on(all(work.into_iter()))
         });
-        all(work).await
+        client.await?
     }
+}
+
+/// What one connection does.
+async fn one(address: String, request: String, requests: usize) -> Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; 8_192];
+    for _ in 0..requests {
+        stream.write_all(request.as_bytes()).await?;
+        answer(&mut stream, &mut buffer).await?;
+    }
+    Ok(())
 }
 
 impl Side for Daemon {

@@ -17,6 +17,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::protocol::{Answer, Ready, Request};
 
+/// How many tasks drain a floor.
+const DRAINERS: usize = 2;
 /// How many messages a bulk statement and a claim carry.
 pub(crate) const BULK: usize = 1_000;
 pub(crate) const BATCH: usize = 200;
@@ -60,6 +62,34 @@ pub(crate) struct Arguments {
 /// Answers one request.
 pub(crate) trait Side {
     async fn answer(&mut self, request: Request) -> Result<Answer>;
+}
+
+/// A floor does the same few things on every database.
+pub(crate) trait Floor {
+    async fn clean(&self) -> Result<()>;
+    async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()>;
+    /// One task enqueues in batches of [`BULK`].
+    async fn bulk(&self, batches: usize) -> Result<()>;
+    /// Two tasks claim and ack until nothing is left.
+    async fn drain(&self) -> Result<()>;
+    async fn latency(&self, _samples: usize) -> Result<Answer> {
+        not_measured()
+    }
+}
+
+impl<F: Floor> Side for F {
+    async fn answer(&mut self, request: Request) -> Result<Answer> {
+        match request {
+            Request::Clean => timed(0, self.clean()).await,
+            Request::Enqueue { tasks, each, .. } => {
+                timed(tasks * each, self.enqueue(tasks, each)).await
+            }
+            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
+            Request::Drain { messages, .. } => timed(messages, self.drain()).await,
+            Request::Latency { samples } => self.latency(samples).await,
+            _ => not_measured(),
+        }
+    }
 }
 
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {

@@ -12,8 +12,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BATCH, BULK, LEASE, Side, TOPIC, all, not_measured, payload, timed};
-use crate::protocol::{Answer, Request};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, all, payload};
 
 const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6))";
 
@@ -41,6 +40,14 @@ impl MySqlFloor {
             connections,
             enqueue: statements[0].sql.to_string(),
         })
+    }
+}
+
+impl Floor for MySqlFloor {
+    async fn clean(&self) -> Result<()> {
+        let mut connection = self.connections[0].lock().await;
+        let clean = "TRUNCATE TABLE outbox; TRUNCATE TABLE outbox_done";
+        Ok(connection.query_drop(clean).await?)
     }
 
     async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
@@ -79,8 +86,8 @@ impl MySqlFloor {
         Ok(())
     }
 
-    async fn drain(&self, tasks: usize) -> Result<()> {
-        let work = self.connections.iter().take(tasks).map(|connection| {
+    async fn drain(&self) -> Result<()> {
+        let work = self.connections.iter().take(DRAINERS).map(|connection| {
             let connection = Arc::clone(connection);
             tokio::spawn(async move {
                 let mut connection = connection.lock().await;
@@ -89,25 +96,6 @@ impl MySqlFloor {
             })
         });
         all(work).await
-    }
-}
-
-impl Side for MySqlFloor {
-    async fn answer(&mut self, request: Request) -> Result<Answer> {
-        match request {
-            Request::Clean => {
-                let mut connection = self.connections[0].lock().await;
-                let clean = "TRUNCATE TABLE outbox; TRUNCATE TABLE outbox_done";
-                connection.query_drop(clean).await?;
-                Ok(Answer::default())
-            }
-            Request::Enqueue { tasks, each, .. } => {
-                timed(tasks * each, self.enqueue(tasks, each)).await
-            }
-            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
-            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
-            _ => not_measured(),
-        }
     }
 }
 

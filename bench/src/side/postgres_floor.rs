@@ -10,8 +10,8 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BATCH, BULK, LEASE, Side, TOPIC, all, latency, not_measured, payload, timed};
-use crate::protocol::{Answer, Request};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, all, latency, payload};
+use crate::protocol::Answer;
 
 pub(crate) struct PostgresFloor {
     url: String,
@@ -52,6 +52,18 @@ impl PostgresFloor {
             claim: operation("outbox claim")?,
             ack: operation("outbox ack")?,
         })
+    }
+}
+
+impl Floor for PostgresFloor {
+    async fn clean(&self) -> Result<()> {
+        let schema = &self.schema;
+        let clean = format!("TRUNCATE \"{schema}\".outbox, \"{schema}\".outbox_done");
+        Ok(self.clients[0].batch_execute(&clean).await?)
+    }
+
+    async fn latency(&self, samples: usize) -> Result<Answer> {
+        latency::floor(&self.url, &self.enqueue, &self.claim, samples).await
     }
 
     async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
@@ -99,8 +111,8 @@ impl PostgresFloor {
         Ok(())
     }
 
-    async fn drain(&self, tasks: usize) -> Result<()> {
-        let work = self.clients.iter().take(tasks).map(|client| {
+    async fn drain(&self) -> Result<()> {
+        let work = self.clients.iter().take(DRAINERS).map(|client| {
             let (client, claim, ack) = (Arc::clone(client), self.claim.clone(), self.ack.clone());
             tokio::spawn(async move {
                 let (claim, ack) = (client.prepare(&claim).await?, client.prepare(&ack).await?);
@@ -124,28 +136,6 @@ impl PostgresFloor {
             })
         });
         all(work).await
-    }
-}
-
-impl Side for PostgresFloor {
-    async fn answer(&mut self, request: Request) -> Result<Answer> {
-        match request {
-            Request::Clean => {
-                let schema = &self.schema;
-                let clean = format!("TRUNCATE \"{schema}\".outbox, \"{schema}\".outbox_done");
-                self.clients[0].batch_execute(&clean).await?;
-                Ok(Answer::default())
-            }
-            Request::Enqueue { tasks, each, .. } => {
-                timed(tasks * each, self.enqueue(tasks, each)).await
-            }
-            Request::Fill { messages, .. } => timed(messages, self.bulk(messages / BULK)).await,
-            Request::Drain { messages, .. } => timed(messages, self.drain(2)).await,
-            Request::Latency { samples } => {
-                latency::floor(&self.url, &self.enqueue, &self.claim, samples).await
-            }
-            _ => not_measured(),
-        }
     }
 }
 

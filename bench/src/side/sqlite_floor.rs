@@ -11,8 +11,7 @@ use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BATCH, BULK, LEASE, Side, TOPIC, not_measured, payload, timed};
-use crate::protocol::{Answer, Request};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, payload};
 
 pub(crate) struct SqliteFloor {
     path: PathBuf,
@@ -50,7 +49,25 @@ impl SqliteFloor {
         Ok(connection)
     }
 
-    fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
+    fn threads(&self, count: usize, work: impl Fn(Connection) -> Result<()> + Sync) -> Result<()> {
+        thread::scope(|scope| {
+            let handles: Vec<_> = (0..count)
+                .map(|_| scope.spawn(|| work(self.connect()?)))
+                .collect();
+            handles
+                .into_iter()
+                .try_for_each(|handle| handle.join().expect("a floor thread"))
+        })
+    }
+}
+
+impl Floor for SqliteFloor {
+    async fn clean(&self) -> Result<()> {
+        let clean = "DELETE FROM outbox; DELETE FROM outbox_done; PRAGMA wal_checkpoint(TRUNCATE)";
+        Ok(self.connect()?.execute_batch(clean)?)
+    }
+
+    async fn enqueue(&self, tasks: usize, per_task: usize) -> Result<()> {
         self.threads(tasks, |mut connection| {
             for _ in 0..per_task {
                 let transaction =
@@ -64,7 +81,7 @@ impl SqliteFloor {
         })
     }
 
-    fn bulk(&self, batches: usize) -> Result<()> {
+    async fn bulk(&self, batches: usize) -> Result<()> {
         let mut connection = self.connect()?;
         for _ in 0..batches {
             let transaction =
@@ -79,8 +96,8 @@ impl SqliteFloor {
         Ok(())
     }
 
-    fn drain(&self, tasks: usize) -> Result<()> {
-        self.threads(tasks, |mut connection| {
+    async fn drain(&self) -> Result<()> {
+        self.threads(DRAINERS, |mut connection| {
             loop {
                 let owner = Uuid::now_v7();
                 let lease = i64::try_from(LEASE.as_micros())?;
@@ -101,38 +118,6 @@ impl SqliteFloor {
                 )?;
             }
         })
-    }
-
-    fn threads(&self, count: usize, work: impl Fn(Connection) -> Result<()> + Sync) -> Result<()> {
-        thread::scope(|scope| {
-            let handles: Vec<_> = (0..count)
-                .map(|_| scope.spawn(|| work(self.connect()?)))
-                .collect();
-            handles
-                .into_iter()
-                .try_for_each(|handle| handle.join().expect("a floor thread"))
-        })
-    }
-}
-
-impl Side for SqliteFloor {
-    async fn answer(&mut self, request: Request) -> Result<Answer> {
-        match request {
-            Request::Clean => {
-                let clean =
-                    "DELETE FROM outbox; DELETE FROM outbox_done; PRAGMA wal_checkpoint(TRUNCATE)";
-                self.connect()?.execute_batch(clean)?;
-                Ok(Answer::default())
-            }
-            Request::Enqueue { tasks, each, .. } => {
-                timed(tasks * each, async { self.enqueue(tasks, each) }).await
-            }
-            Request::Fill { messages, .. } => {
-                timed(messages, async { self.bulk(messages / BULK) }).await
-            }
-            Request::Drain { messages, .. } => timed(messages, async { self.drain(2) }).await,
-            _ => not_measured(),
-        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use postroom::{Delivery, HandlerError, Message, Options, Outcome, Tx, done, stop_signal};
+use postroom::{
+    Delivery, HandlerError, Message, Options, Outcome, Synchronous, Tx, done, stop_signal,
+};
 use testkit::{Fixture, eventually};
 
 const URL: &str = "POSTROOM_WORKER_URL";
@@ -76,12 +78,16 @@ impl Scene {
         eventually(|| async { path.exists().then_some(()) }).await;
     }
 
+    /// Waits for as long as there is progress.
     pub(crate) async fn wait_until_done(&self, count: u64) {
-        eventually(|| async {
-            let counts = self.fixture.room.outbox().counts().await.unwrap();
-            (counts.done >= count).then_some(())
-        })
-        .await;
+        let mut done = 0;
+        while done < count {
+            done = eventually(|| async {
+                let counts = self.fixture.room.outbox().counts().await.unwrap();
+                (counts.done > done).then_some(counts.done)
+            })
+            .await;
+        }
     }
 
     /// Every message that is done is in the ledger once, and nothing else is.
@@ -134,7 +140,10 @@ pub(crate) async fn child() {
     let (Some(url), Some(folder), Some(number)) = (given(URL), given(FOLDER), given(NUMBER)) else {
         return;
     };
-    let mut options = Options::new(url).worker(format!("worker-{number}"));
+    // A process that is killed loses nothing that it has written, and a busy disk is not the subject.
+    let mut options = Options::new(url)
+        .worker(format!("worker-{number}"))
+        .synchronous(Synchronous::Normal);
     if let Some(schema) = given(SCHEMA) {
         options = options.schema(&schema);
     }

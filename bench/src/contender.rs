@@ -222,6 +222,10 @@ impl Contender {
     async fn prepare(&mut self, work: Work) -> Result<()> {
         let producer = &mut self.processes().await?.producer;
         producer.ask(Request::Clean).await?;
+        if let Some(watch) = &self.watch {
+            watch.checkpoint().await?;
+        }
+        let producer = &mut self.processes().await?.producer;
         match work {
             Work::Drain {
                 messages,
@@ -234,10 +238,7 @@ impl Contender {
             } => drop(producer.ask(enqueue(16, messages, queue, false)).await?),
             _ => {}
         }
-        match &self.watch {
-            Some(watch) => watch.checkpoint().await,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn wal(&self) -> Result<Option<f64>> {

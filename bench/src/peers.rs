@@ -126,8 +126,13 @@ fn run(command: &mut Command) -> Result<()> {
         .with_context(|| format!("{} is not here", command.get_program().display()))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.trim().lines().last().unwrap_or_default().to_owned();
-        bail!("{} failed: {last}", command.get_program().display());
+        let line = said.lines().find(|line| line.starts_with("error"));
+        let line = line.or_else(|| said.trim().lines().last());
+        bail!(
+            "{} failed: {}",
+            command.get_program().display(),
+            line.unwrap_or("it said nothing")
+        );
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ impl Process {
 
     /// From now on, the peak of its memory is counted anew.
     pub(crate) fn forget_peak(&self) {
-        if let Some(id) = self.child.id() {
+        for id in self.family() {
             // Where the kernel has no such file, the peak of its whole life is taken.
             let _ = std::fs::write(format!("/proc/{id}/clear_refs"), "5");
         }
@@ -102,9 +102,32 @@ impl Process {
 
     /// The peak of its resident memory in megabytes, where the system tells.
     pub(crate) fn peak_memory(&self) -> Option<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kilobytes: f64 = line?.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kilobytes / 1024.0)
+        let peaks = self.family().into_iter().filter_map(peak);
+        peaks.reduce(|one, other| one + other)
     }
+
+    /// The process and those that it has started: some run their work in a child.
+    fn family(&self) -> Vec<u32> {
+        let mut family: Vec<u32> = self.child.id().into_iter().collect();
+        let mut next = 0;
+        while let Some(id) = family.get(next) {
+            let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+            let children = children.unwrap_or_default();
+            family.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
+            next += 1;
+        }
+        family
+    }
+}
+
+/// The peak of one process, in megabytes.
+fn peak(id: u32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes: f64 = line?.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes / 1024.0)
 }

@@ -111,15 +111,22 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     if arguments.write {
         write(&report)?;
     }
-    let below =
-        |least: fn(&goals::Reached) -> bool| report.goals.iter().filter(|goal| least(goal)).count();
-    let missed = below(|goal| !goal.is_reached());
+    let missed = report
+        .goals
+        .iter()
+        .filter(|goal| !goal.is_reached())
+        .count();
     if arguments.check && missed > 0 {
         bail!("{missed} goals are missed");
     }
-    let fallen = below(|goal| goal.guard.is_some_and(|guard| goal.measured < guard));
-    if arguments.guard && fallen > 0 {
-        bail!("{fallen} ratios have fallen far below their goals");
+    let fallen: Vec<&str> = report
+        .goals
+        .iter()
+        .filter(|goal| goal.guard.is_some_and(|guard| goal.measured < guard))
+        .map(|goal| goal.what)
+        .collect();
+    if arguments.guard && !fallen.is_empty() {
+        bail!("far below their goals: {}", fallen.join("; "));
     }
     Ok(())
 }

@@ -107,10 +107,10 @@ async fn claim_and_ack(connection: &mut Conn) -> Result<bool> {
          WHERE next_attempt_at <= {NOW} AND (locked_until IS NULL OR locked_until < {NOW}) \
          ORDER BY next_attempt_at LIMIT {BATCH} FOR UPDATE SKIP LOCKED"
     );
-    let mut claimed = connection.query_iter(claim).await?;
-    claimed.collect::<mysql_async::Row>().await?;
-    let messages: Vec<(Vec<u8>, String)> = claimed.collect().await?;
-    claimed.drop_result().await?;
+    let messages = match pick(connection, claim).await {
+        Ok(messages) => messages,
+        Err(error) => return was_undone(Err(error)),
+    };
     if messages.is_empty() {
         connection.query_drop("COMMIT").await?;
         return Ok(false);
@@ -135,6 +135,15 @@ async fn claim_and_ack(connection: &mut Conn) -> Result<bool> {
     );
     while was_undone(connection.query_drop(&ack).await)? {}
     Ok(true)
+}
+
+/// The messages that a claim picks.
+async fn pick(connection: &mut Conn, claim: String) -> mysql_async::Result<Vec<(Vec<u8>, String)>> {
+    let mut claimed = connection.query_iter(claim).await?;
+    claimed.collect::<mysql_async::Row>().await?;
+    let messages = claimed.collect().await?;
+    claimed.drop_result().await?;
+    Ok(messages)
 }
 
 fn was_undone(result: mysql_async::Result<()>) -> Result<bool> {

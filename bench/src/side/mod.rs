@@ -13,7 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use postroom::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use uuid::Uuid;
 
 use crate::protocol::{Answer, Ready, Request};
 
@@ -161,6 +163,20 @@ fn payload() -> String {
     payload.extend(std::iter::repeat_n('x', PAYLOAD - 2 - payload.len()));
     payload.push_str("\"}");
     payload
+}
+
+/// A message as the statement of an enqueue takes it.
+fn row() -> [Value; 7] {
+    let id = Uuid::now_v7();
+    [
+        id.into(),
+        id.into(),
+        TOPIC.into(),
+        payload().into(),
+        Value::Text(None),
+        "bench".into(),
+        Value::Int(None),
+    ]
 }
 
 /// How long ago a payload was made, in seconds.

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use postroom::{Options, Value};
+use postroom::Options;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, all, latency, payload};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, all, latency, payload, row};
 use crate::protocol::Answer;
 
 pub(crate) struct PostgresFloor {
@@ -137,17 +137,4 @@ impl Floor for PostgresFloor {
         });
         all(work).await
     }
-}
-
-fn row() -> [Value; 7] {
-    let id = Uuid::now_v7();
-    [
-        id.into(),
-        id.into(),
-        TOPIC.into(),
-        payload().into(),
-        Value::Text(None),
-        "bench".into(),
-        Value::Int(None),
-    ]
 }

@@ -11,7 +11,7 @@ use rusqlite::{Connection, TransactionBehavior, params_from_iter};
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, payload};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, row};
 
 pub(crate) struct SqliteFloor {
     path: PathBuf,
@@ -153,17 +153,4 @@ fn run(connection: &mut Connection, operation: &Operation, values: &[Value]) -> 
     }
     transaction.commit()?;
     Ok(ids)
-}
-
-fn row() -> [Value; 7] {
-    let id = Uuid::now_v7();
-    [
-        id.into(),
-        id.into(),
-        TOPIC.into(),
-        payload().into(),
-        Value::Text(None),
-        "bench".into(),
-        Value::Int(None),
-    ]
 }

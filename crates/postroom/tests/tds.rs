@@ -11,10 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postroom::{ErrorKind, Inbound, Message, Options, OwnerToken, Postroom, WorkItemId};
-
-#[path = "conformance/logs.rs"]
-#[allow(dead_code, reason = "what the other tests need of it")]
-mod logs;
+use testkit::logs;
 
 /// What the server says to a call.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 
 pub mod browser;
 pub mod fixture;
+pub mod logs;
 mod look;
 pub mod mysql;
 pub mod outbox;

@@ -79,10 +79,8 @@ impl Call {
     #[cfg(feature = "sqlite")]
     pub(crate) fn is_small(&self) -> bool {
         let bytes = |value: &Value| match value {
-            Value::Text(Some(text)) => text.len(),
-            Value::Bytes(Some(bytes)) => bytes.len(),
             Value::Uuids(ids) => ids.len() * 500,
-            _ => 0,
+            other => written(other),
         };
         self.quick && self.values.iter().map(bytes).sum::<usize>() <= 64 * 1024
     }
@@ -90,13 +88,11 @@ impl Call {
     /// How many bytes its largest statement has, with its values: more than a little only where a text or bytes
     /// are among them.
     pub(crate) fn largest_statement(&self) -> usize {
-        let bytes = |value: &Value| match value {
-            Value::Text(Some(text)) => text.len(),
-            Value::Bytes(Some(bytes)) => bytes.len(),
-            _ => size_of::<Value>(),
-        };
         let statement = |part: &Part| {
-            let values = part.values.iter().map(|&index| bytes(&self.values[index]));
+            let values = part
+                .values
+                .iter()
+                .map(|&index| written(&self.values[index]).max(size_of::<Value>()));
             part.sql.len() + values.sum::<usize>()
         };
         self.script.parts.iter().map(statement).max().unwrap_or(0)
@@ -164,6 +160,15 @@ fn renumbered(text: &str) -> Part {
         });
         (position + 1).to_string()
     })
+}
+
+/// The length of a text or of bytes.
+fn written(value: &Value) -> usize {
+    match value {
+        Value::Text(Some(text)) => text.len(),
+        Value::Bytes(Some(bytes)) => bytes.len(),
+        _ => 0,
+    }
 }
 
 /// Turns `?3, ?7` into `?, ?` and remembers where the values come from: each takes the next.

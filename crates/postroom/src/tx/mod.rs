@@ -95,8 +95,10 @@ pub(crate) async fn run_in<E: Executor>(
             ))
             .into());
     }
-    let largest = calls.iter().map(Call::largest_statement).max();
-    db.admit(largest.unwrap_or(0)).await?;
+    if dialect == Dialect::MySql {
+        let largest = calls.iter().map(Call::largest_statement).max();
+        db.admit(largest.unwrap_or(0)).await?;
+    }
     // A failed statement leaves nothing in a transaction of PostgreSQL or SQL Server, where it undoes all of
     // it. In any other it leaves what the statements before it have written, and the caller may commit all
     // the same.

@@ -10,7 +10,7 @@ use testkit::{Fixture, LEASE, eventually};
 use tracing::Level;
 
 use crate::dispatch_scene::{Counters, QUEUES, dispatcher, on_one_thread, put};
-use crate::logs::Line;
+use testkit::logs::Line;
 
 /// The lines at a level whose message is `message`, all of which name the store and the queue.
 fn lines_at<'a>(

@@ -13,7 +13,7 @@ use postroom::{
 };
 use testkit::{Fixture, eventually, micros};
 
-use crate::logs::{self, Logs};
+use testkit::logs::{self, Logs};
 
 pub(crate) const QUEUES: [Queue; 2] = [Queue::Outbox, Queue::Inbox];
 

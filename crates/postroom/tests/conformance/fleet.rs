@@ -10,7 +10,7 @@ use postroom::{
 use testkit::{Backend, Fixture, eventually};
 use tracing::Level;
 
-use crate::logs::{Logs, catch};
+use testkit::logs::{Logs, catch};
 
 testkit::mount!(
     a_fleet_without_stores_and_discovery_is_refused,
@@ -51,7 +51,7 @@ pub(crate) fn fleet_of(stores: &[Fixture]) -> FleetBuilder {
 /// and turns included.
 pub(crate) async fn logged<T: Send + 'static>(
     work: impl AsyncFnOnce() -> T + Send + 'static,
-) -> (T, Vec<crate::logs::Line>) {
+) -> (T, Vec<testkit::logs::Line>) {
     tokio::task::spawn_blocking(move || {
         let logs: Logs = catch();
         let runtime = tokio::runtime::Builder::new_current_thread()

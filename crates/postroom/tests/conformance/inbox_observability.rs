@@ -10,7 +10,7 @@ use postroom::{Abandon, Inbound, InboxMessageId, InboxState, List, OwnerToken};
 use testkit::Fixture;
 use tracing::Level;
 
-use crate::logs;
+use testkit::logs;
 
 const LEASE: Duration = Duration::from_secs(30);
 const CANARY: &str = "canary-7f3a";

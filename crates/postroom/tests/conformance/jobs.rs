@@ -15,7 +15,7 @@ use testkit::{Fixture, LEASE, eventually};
 use tokio::sync::Semaphore;
 use tracing::Level;
 
-use crate::logs;
+use testkit::logs;
 
 testkit::mount!(
     processing_goes_on_until_nothing_is_ready,

@@ -161,7 +161,7 @@ async fn settings_are_read_as_they_are_written_there(fixture: Fixture) {
     assert_eq!(report.count(), 2, "older than 14 days");
 
     fixture.enqueue(7).await;
-    let logs = crate::logs::catch();
+    let logs = testkit::logs::catch();
     let report = jobs.run_once(Job::Processing).await.unwrap();
     assert_eq!(report.count(), 7);
     let claims = logs.at(tracing::Level::DEBUG, "claimed");

@@ -6,7 +6,7 @@ use postroom::{JoinId, JoinWait, Message, MessageId, NewJoin, OwnerToken};
 use testkit::Fixture;
 use tracing::Level;
 
-use crate::logs::{self, Line, Logs};
+use testkit::logs::{self, Line, Logs};
 
 const LEASE: Duration = Duration::from_secs(30);
 

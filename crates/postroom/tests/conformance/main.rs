@@ -41,7 +41,6 @@ mod join_wait;
 mod join_wait_handler;
 mod limits;
 mod list;
-mod logs;
 mod observability;
 mod observe;
 mod outbox_admin;

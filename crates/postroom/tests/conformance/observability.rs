@@ -10,7 +10,7 @@ use postroom::{
 use testkit::{Backend, Fixture, LEASE};
 use tracing::Level;
 
-use crate::logs::{Logs, catch};
+use testkit::logs::{Logs, catch};
 
 /// What a future gives back, and everything that is logged while it runs.
 async fn logged<T>(work: impl Future<Output = T>) -> (T, Logs) {

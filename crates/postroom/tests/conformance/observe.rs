@@ -17,7 +17,7 @@ use postroom::{
 use testkit::postgres::{Durability, Server};
 use testkit::{Backend, Fixture, LEASE, micros};
 
-use crate::logs;
+use testkit::logs;
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const HOUR: Duration = Duration::from_secs(3600);

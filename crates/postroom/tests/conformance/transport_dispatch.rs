@@ -12,7 +12,7 @@ use postroom::{ErrorKind, HandlerError, Message, Postroom, WorkItemId};
 use testkit::{Backend, Fixture, eventually, micros};
 use tracing::Level;
 
-use crate::logs;
+use testkit::logs;
 
 testkit::mount!(
     what_is_pending_is_published_by_hand,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use postroom::{Handled, Inbound, JoinWait, Message, NewJoin, OwnerToken, State};
 use testkit::Fixture;
 
-use crate::logs::catch;
+use testkit::logs::catch;
 
 const LEASE: Duration = Duration::from_secs(30);
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -11,30 +11,38 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 /// Catches everything that is logged on this thread until it is dropped. The future of a test runs
 /// on its own thread from beginning to end, so nothing of other tests gets in.
-pub(crate) struct Logs {
+#[derive(Debug)]
+pub struct Logs {
     caught: Arc<Mutex<Vec<Line>>>,
     _guard: DefaultGuard,
 }
 
 /// One event, or one new span.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
-    pub(crate) level: Level,
-    pub(crate) target: String,
-    pub(crate) is_span: bool,
-    pub(crate) message: String,
-    pub(crate) fields: BTreeMap<String, String>,
+pub struct Line {
+    /// How serious it is.
+    pub level: Level,
+    /// The module that it comes from.
+    pub target: String,
+    /// Whether it is a new span.
+    pub is_span: bool,
+    /// Its text.
+    pub message: String,
+    /// Everything else that it carries, by name.
+    pub fields: BTreeMap<String, String>,
 }
 
 impl Line {
     /// A field as text; empty when there is none.
-    pub(crate) fn field(&self, name: &str) -> &str {
+    #[must_use]
+    pub fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 }
 
 /// Starts to catch, at every level.
-pub(crate) fn catch() -> Logs {
+#[must_use]
+pub fn catch() -> Logs {
     // With one subscriber only, tracing asks the thread that comes first to a line whether anybody wants it,
     // and believes its no for all threads. With two it asks them.
     static SECOND: OnceLock<Dispatch> = OnceLock::new();
@@ -49,8 +57,9 @@ pub(crate) fn catch() -> Logs {
 
 impl Logs {
     /// The library's events so far.
-    pub(crate) fn events(&self) -> Vec<Line> {
-        let lines = self.caught.lock().unwrap();
+    #[must_use]
+    pub fn events(&self) -> Vec<Line> {
+        let lines = locked(&self.caught);
         lines
             .iter()
             .filter(|line| !line.is_span && line.target.starts_with("postroom"))
@@ -59,27 +68,33 @@ impl Logs {
     }
 
     /// The library's events at a level whose message is `message`.
-    pub(crate) fn at(&self, level: Level, message: &str) -> Vec<Line> {
+    #[must_use]
+    pub fn at(&self, level: Level, message: &str) -> Vec<Line> {
         let mut events = self.events();
         events.retain(|line| line.level == level && line.message == message);
         events
     }
 
     /// Everything that anybody logged, spans too, as one text.
-    pub(crate) fn text(&self) -> String {
-        let lines = self.caught.lock().unwrap();
+    #[must_use]
+    pub fn text(&self) -> String {
+        let lines = locked(&self.caught);
         lines.iter().fold(String::new(), |mut text, line| {
-            writeln!(text, "{line:?}").unwrap();
+            let _ = writeln!(text, "{line:?}");
             text
         })
     }
+}
+
+fn locked(lines: &Mutex<Vec<Line>>) -> MutexGuard<'_, Vec<Line>> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Catcher(Arc<Mutex<Vec<Line>>>);
 
 impl Catcher {
     fn catch(&self, metadata: &Metadata<'_>, mut fields: BTreeMap<String, String>) {
-        self.0.lock().unwrap().push(Line {
+        locked(&self.0).push(Line {
             level: *metadata.level(),
             target: metadata.target().to_owned(),
             is_span: metadata.is_span(),

@@ -10,7 +10,9 @@ use postroom::{
 };
 use tokio_postgres::NoTls;
 
-use super::{BATCH, BULK, LEASE, Side, TOPIC, age, all, latency, payload, thinned, timed};
+use super::{
+    BATCH, BULK, DRAINERS, LEASE, Side, TOPIC, age, all, latency, payload, thinned, timed,
+};
 use crate::protocol::{Answer, Queue, Request};
 
 /// What a dispatcher beside producers may take at once: whatever has come meanwhile.
@@ -191,10 +193,11 @@ impl Library {
         }
     }
 
-    /// Two tasks claim and ack until nothing is left.
+    /// Two tasks claim and ack until nothing is left, over connections that they open first.
     async fn drain_by_hand(&self) -> Result<()> {
-        let work = (0..2).map(|_| {
-            let outbox = self.room().outbox();
+        let room = self.again().await?;
+        let work = (0..DRAINERS).map(|_| {
+            let outbox = room.outbox();
             tokio::spawn(async move {
                 loop {
                     let owner = OwnerToken::new();

@@ -29,9 +29,7 @@ impl PostgresFloor {
         let room = options.connect().await?;
         let mut clients = Vec::new();
         for _ in 0..16 {
-            let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-            tokio::spawn(connection);
-            clients.push(Arc::new(client));
+            clients.push(Arc::new(connect(url).await?));
         }
         let operations = Options::new("postgres:").schema(schema).operations()?;
         let operation = |name: &str| {
@@ -111,10 +109,12 @@ impl Floor for PostgresFloor {
         Ok(())
     }
 
+    /// As a dispatcher that has just been started, it opens its connections first.
     async fn drain(&self) -> Result<()> {
-        let work = self.clients.iter().take(DRAINERS).map(|client| {
-            let (client, claim, ack) = (Arc::clone(client), self.claim.clone(), self.ack.clone());
+        let work = (0..DRAINERS).map(|_| {
+            let (url, claim, ack) = (self.url.clone(), self.claim.clone(), self.ack.clone());
             tokio::spawn(async move {
+                let client = connect(&url).await?;
                 let (claim, ack) = (client.prepare(&claim).await?, client.prepare(&ack).await?);
                 loop {
                     let owner = Uuid::now_v7();
@@ -137,4 +137,10 @@ impl Floor for PostgresFloor {
         });
         all(work).await
     }
+}
+
+async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
 }

@@ -55,6 +55,9 @@ pub(super) struct Turned {
     pub(super) claimed: Vec<Row>,
 }
 
+/// What the statement that settles and claims tells of what it settled, before the columns of a message.
+const SETTLED_COLUMNS: usize = 4;
+
 impl Store {
     /// Settles and claims in one transaction. What was claimed by another owner meanwhile is left alone.
     pub(super) async fn turn(
@@ -149,14 +152,18 @@ impl Store {
     fn read_one_statement(&self, queue: Queue, output: Output) -> Result<Turned, Error> {
         let mut turned = Turned::default();
         for mut row in output.rows {
-            let operation = row.optional_text()?;
+            let Some(operation) = row.optional_text()? else {
+                row.skip(SETTLED_COLUMNS - 1);
+                turned.claimed.push(row);
+                continue;
+            };
             let ids = row.uuids()?;
-            let (completed, failed) = (row.optional_int()?, row.optional_int()?);
-            match operation.as_deref() {
-                None => turned.claimed.push(row),
-                Some("join") => {
-                    let (completed, failed) =
-                        (completed.unwrap_or_default(), failed.unwrap_or_default());
+            match operation.as_str() {
+                "join" => {
+                    let (completed, failed) = (
+                        row.optional_int()?.unwrap_or_default(),
+                        row.optional_int()?.unwrap_or_default(),
+                    );
                     for id in ids {
                         self.join_finished(&Finished {
                             id,
@@ -171,7 +178,7 @@ impl Store {
                         });
                     }
                 }
-                Some(operation) => {
+                operation => {
                     self.log_settled(known(operation), queue.name(), ids.len());
                     turned.settled.extend(ids);
                 }

@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::error::{Error, ErrorKind};
-
 #[cfg(any(
     feature = "sqlite",
     feature = "mssql",
@@ -18,6 +16,7 @@ use crate::error::{Error, ErrorKind};
 ))]
 mod json;
 mod names;
+mod row;
 mod script;
 
 mod catalog;
@@ -41,6 +40,7 @@ pub(crate) use json::as_json;
 #[cfg(feature = "mssql")]
 pub(crate) use json::as_json_with_hyphens;
 pub(crate) use names::{Identifier, Names};
+pub(crate) use row::Row;
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) use script::statements;
 pub(crate) use script::{Call, Part, Script};
@@ -187,108 +187,4 @@ impl From<Vec<Uuid>> for Value {
     fn from(value: Vec<Uuid>) -> Self {
         Self::Uuids(value)
     }
-}
-
-/// One row: its columns are taken in the order in which the statement names them.
-#[derive(Debug)]
-pub(crate) struct Row(pub(crate) std::vec::IntoIter<Value>);
-
-impl Row {
-    pub(crate) fn new(values: Vec<Value>) -> Self {
-        Self(values.into_iter())
-    }
-
-    /// A column further on, without taking it.
-    pub(crate) fn peek_int(&self, column: usize) -> Option<i64> {
-        match self.0.as_slice().get(column) {
-            Some(Value::Int(value)) => *value,
-            _ => None,
-        }
-    }
-
-    pub(crate) fn int(&mut self) -> Result<i64, Error> {
-        self.optional_int()?.ok_or_else(unexpected)
-    }
-
-    pub(crate) fn optional_int(&mut self) -> Result<Option<i64>, Error> {
-        match self.0.next() {
-            Some(Value::Int(value)) => Ok(value),
-            Some(value) if value.is_null() => Ok(None),
-            _ => Err(unexpected()),
-        }
-    }
-
-    pub(crate) fn count(&mut self) -> Result<u64, Error> {
-        u64::try_from(self.int()?).map_err(|_| unexpected())
-    }
-
-    pub(crate) fn small(&mut self) -> Result<u32, Error> {
-        u32::try_from(self.int()?).map_err(|_| unexpected())
-    }
-
-    pub(crate) fn text(&mut self) -> Result<String, Error> {
-        self.optional_text()?.ok_or_else(unexpected)
-    }
-
-    pub(crate) fn optional_text(&mut self) -> Result<Option<String>, Error> {
-        match self.0.next() {
-            Some(Value::Text(value)) => Ok(value),
-            // MySQL keeps names as bytes, so that it compares them exactly.
-            Some(Value::Bytes(Some(bytes))) => {
-                String::from_utf8(bytes).map(Some).map_err(|_| unexpected())
-            }
-            Some(value) if value.is_null() => Ok(None),
-            _ => Err(unexpected()),
-        }
-    }
-
-    pub(crate) fn optional_bytes(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        match self.0.next() {
-            Some(Value::Bytes(value)) => Ok(value),
-            Some(value) if value.is_null() => Ok(None),
-            _ => Err(unexpected()),
-        }
-    }
-
-    pub(crate) fn uuid(&mut self) -> Result<Uuid, Error> {
-        self.optional_uuid()?.ok_or_else(unexpected)
-    }
-
-    /// One identifier or several: PostgreSQL gives an array where others give rows.
-    pub(crate) fn uuids(&mut self) -> Result<Vec<Uuid>, Error> {
-        if let Some(Value::Uuids(_)) = self.0.as_slice().first() {
-            let Some(Value::Uuids(ids)) = self.0.next() else {
-                return Err(unexpected());
-            };
-            return Ok(ids);
-        }
-        Ok(self.optional_uuid()?.into_iter().collect())
-    }
-
-    pub(crate) fn optional_uuid(&mut self) -> Result<Option<Uuid>, Error> {
-        match self.0.next() {
-            Some(Value::Uuid(value)) => Ok(value),
-            Some(Value::Bytes(Some(bytes))) => {
-                Uuid::from_slice(&bytes).map(Some).map_err(|_| unexpected())
-            }
-            Some(value) if value.is_null() => Ok(None),
-            _ => Err(unexpected()),
-        }
-    }
-}
-
-impl Value {
-    fn is_null(&self) -> bool {
-        matches!(
-            self,
-            Self::Int(None) | Self::Text(None) | Self::Bytes(None) | Self::Uuid(None)
-        )
-    }
-}
-
-/// A row that does not look as this library wrote it.
-fn unexpected() -> Error {
-    ErrorKind::Schema.with(
-        "a column has an unexpected type; run `postroom schema verify` to find the difference",
-    )
 }

@@ -21,7 +21,7 @@ use crate::db::{BoxFuture, Budget, Database, Output, TlsSettings, Transaction, W
 use crate::error::{Error, ErrorKind};
 use crate::migrate::Plan;
 use crate::options::Options;
-use crate::sql::{Call, Dialect, Queue, Script, Value};
+use crate::sql::{Call, Dialect, Queue, Row, Script, Value};
 
 mod connect;
 mod deploy;
@@ -35,7 +35,8 @@ use connect::Connector;
 pub(crate) use errors::database_error;
 use errors::is_deadlock;
 use transaction::PostgresTransaction;
-use values::{decode, type_of};
+use values::type_of;
+pub(crate) use values::{int, is_array, text};
 use wake::Announcer;
 
 /// How often a transaction that a deadlock undid is tried again.
@@ -342,7 +343,7 @@ async fn query(
     let mut stream = std::pin::pin!(stream);
     let mut rows = Vec::new();
     while let Some(row) = stream.try_next().await? {
-        rows.push(decode(&row)?);
+        rows.push(Row::of_postgres(row));
     }
     Ok(Output {
         ends: vec![rows.len()],

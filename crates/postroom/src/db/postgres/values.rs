@@ -1,48 +1,48 @@
 //! How our values travel: as parameters, and as the columns of a row.
 
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
+use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use crate::sql::{Row, Value};
+use crate::sql::Value;
 
-pub(super) fn decode(row: &tokio_postgres::Row) -> Result<Row, tokio_postgres::Error> {
-    let mut values = Vec::with_capacity(row.len());
-    for index in 0..row.len() {
-        values.push(row.try_get::<_, Column>(index)?.0);
-    }
-    Ok(Row::new(values))
+/// A number: an integer of any width, a truth value, or a time in microseconds.
+pub(crate) fn int(row: &Row, column: usize) -> Result<Option<i64>, Error> {
+    Ok(row.try_get::<_, Option<Int>>(column)?.map(|int| int.0))
 }
 
-/// A column of any type that our statements return.
-struct Column(Value);
+/// A text of any of PostgreSQL's types that are texts.
+pub(crate) fn text(row: &Row, column: usize) -> Result<Option<String>, Error> {
+    row.try_get(column)
+}
 
-impl<'a> FromSql<'a> for Column {
+/// Whether the column holds identifiers, however many.
+pub(crate) fn is_array(row: &Row, column: usize) -> bool {
+    let column = row.columns().get(column);
+    column.is_some_and(|column| *column.type_() == Type::UUID_ARRAY)
+}
+
+struct Int(i64);
+
+impl<'a> FromSql<'a> for Int {
     fn from_sql(
         ty: &Type,
         raw: &'a [u8],
     ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Self(match *ty {
-            Type::UUID => Value::Uuid(Some(Uuid::from_slice(raw)?)),
-            Type::INT8 => Value::Int(Some(i64::from_be_bytes(raw.try_into()?))),
-            Type::INT4 => Value::Int(Some(i32::from_be_bytes(raw.try_into()?).into())),
-            Type::INT2 => Value::Int(Some(i16::from_be_bytes(raw.try_into()?).into())),
-            Type::BOOL => Value::Int(Some(bool::from_sql(ty, raw)?.into())),
-            Type::TIMESTAMPTZ => Value::Int(Some(micros(raw)?)),
-            Type::BYTEA => Value::Bytes(Some(raw.to_vec())),
-            Type::UUID_ARRAY => Value::Uuids(Vec::from_sql(ty, raw)?),
-            _ => Value::Text(Some(String::from_sql(ty, raw)?)),
+            Type::TIMESTAMPTZ => micros(raw)?,
+            Type::INT8 => i64::from_be_bytes(raw.try_into()?),
+            Type::INT4 => i32::from_be_bytes(raw.try_into()?).into(),
+            Type::INT2 => i16::from_be_bytes(raw.try_into()?).into(),
+            _ => bool::from_sql(ty, raw)?.into(),
         }))
     }
 
-    fn from_sql_null(ty: &Type) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(Self(match *ty {
-            Type::UUID_ARRAY => Value::Uuids(Vec::new()),
-            _ => Value::Int(None),
-        }))
-    }
-
-    fn accepts(_: &Type) -> bool {
-        true
+    fn accepts(ty: &Type) -> bool {
+        matches!(
+            *ty,
+            Type::TIMESTAMPTZ | Type::INT8 | Type::INT4 | Type::INT2 | Type::BOOL
+        )
     }
 }
 

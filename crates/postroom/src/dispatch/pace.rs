@@ -12,8 +12,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// A message that is promised is looked for sooner.
 const PROMISE_PAUSE: Duration = Duration::from_millis(1);
 
-/// How long to wait for more after a look that has found some: longer, the more it has found.
+/// How long to wait for more after a look that has found some: longer, the more it has found. Up to
+/// [`FEW`] that is a moment which nobody notices; in a flood it is long enough to leave the database to
+/// those who write.
 const GATHER_PER_MESSAGE: Duration = Duration::from_micros(250);
+const FEW: u32 = 50;
+const GATHER_FEW: Duration = Duration::from_millis(5);
+const GATHER_PER_MORE: Duration = Duration::from_micros(100);
 const GATHER: Duration = Duration::from_millis(30);
 
 /// The first pause after a failure.
@@ -99,8 +104,7 @@ impl Pace {
         let now = Instant::now();
         self.busy = turn.claimed == turn.asked;
         let claimed = u32::try_from(turn.claimed).unwrap_or(u32::MAX);
-        self.gathering_until =
-            (!self.busy).then(|| now + GATHER_PER_MESSAGE.saturating_mul(claimed).min(GATHER));
+        self.gathering_until = (!self.busy).then(|| now + gather(claimed));
         if self.busy || std::mem::take(&mut self.called) {
             self.next_look = now;
             self.pause = FIRST_PAUSE.min(self.poll_interval);
@@ -140,6 +144,13 @@ impl Pace {
     }
 }
 
+/// How long to wait for more after a look that has found so many.
+fn gather(claimed: u32) -> Duration {
+    let few = GATHER_PER_MESSAGE.saturating_mul(claimed).min(GATHER_FEW);
+    let more = GATHER_PER_MORE.saturating_mul(claimed.saturating_sub(FEW));
+    few.saturating_add(more).min(GATHER)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +187,15 @@ mod tests {
             claimed: 10,
         });
         assert!(pace.is_due() && pace.is_busy());
+    }
+
+    #[test]
+    fn a_few_wait_for_a_moment_and_a_flood_gathers() {
+        let waits: Vec<Duration> = (0..1_000).map(gather).collect();
+        assert!(waits.is_sorted());
+        assert_eq!(waits[0], Duration::ZERO);
+        assert_eq!(waits[50], GATHER_FEW);
+        assert_eq!(waits[999], GATHER);
     }
 
     #[test]

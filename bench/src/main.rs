@@ -13,7 +13,7 @@ mod workloads;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 
 /// Measures postroom against the raw-SQL floor and against other queues.
@@ -91,7 +91,26 @@ async fn measure(arguments: &Arguments) -> Result<()> {
         guard: arguments.guard,
         target: std::path::absolute("target")?,
     };
-    let (rows, versions) = workloads::run(&plan).await?;
+    let report = run(&plan).await?;
+    std::fs::write(&arguments.json, serde_json::to_string_pretty(&report)?)?;
+    println!("\nwritten to {}", arguments.json.display());
+    if arguments.write {
+        write(&report)?;
+    }
+    let missed = report.goals.iter().filter(|goal| !goal.is_reached());
+    let missed = missed.count();
+    if arguments.check && missed > 0 {
+        bail!("{missed} goals are missed");
+    }
+    if arguments.guard {
+        guard(&plan, &report).await?;
+    }
+    Ok(())
+}
+
+/// Measures everything in the plan and prints it.
+async fn run(plan: &workloads::Plan) -> Result<report::Report> {
+    let (rows, versions) = workloads::run(plan).await?;
     let report = report::Report {
         versions,
         cores: std::thread::available_parallelism()?.get(),
@@ -106,29 +125,35 @@ async fn measure(arguments: &Arguments) -> Result<()> {
             println!("not run: {}: {}: {why}", row.workload, row.contender);
         }
     }
-    std::fs::write(&arguments.json, serde_json::to_string_pretty(&report)?)?;
-    println!("\nwritten to {}", arguments.json.display());
-    if arguments.write {
-        write(&report)?;
+    Ok(report)
+}
+
+/// Fails when a ratio is far below its goal, and still is when everything is measured once more: machines
+/// have bad minutes.
+async fn guard(plan: &workloads::Plan, report: &report::Report) -> Result<()> {
+    if fallen(report).is_empty() {
+        return Ok(());
     }
-    let missed = report
-        .goals
-        .iter()
-        .filter(|goal| !goal.is_reached())
-        .count();
-    if arguments.check && missed > 0 {
-        bail!("{missed} goals are missed");
-    }
-    let fallen: Vec<&str> = report
-        .goals
-        .iter()
-        .filter(|goal| goal.guard.is_some_and(|guard| goal.measured < guard))
-        .map(|goal| goal.what)
-        .collect();
-    if arguments.guard && !fallen.is_empty() {
-        bail!("far below their goals: {}", fallen.join("; "));
-    }
+    println!("\nfar below: {}; once more", fallen(report).join("; "));
+    let mut fallen_again = fallen(&run(plan).await?);
+    fallen_again.retain(|goal| fallen(report).contains(goal));
+    ensure!(
+        fallen_again.is_empty(),
+        "far below their goals, twice: {}",
+        fallen_again.join("; ")
+    );
     Ok(())
+}
+
+/// What lies below its guard.
+fn fallen(report: &report::Report) -> Vec<String> {
+    let fallen = report
+        .goals
+        .iter()
+        .filter(|goal| goal.guard.is_some_and(|guard| goal.measured < guard));
+    fallen
+        .map(|goal| format!("{}: {}", goal.backend.name(), goal.what))
+        .collect()
 }
 
 /// Puts the figures where readers find them.

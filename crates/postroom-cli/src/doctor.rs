@@ -105,23 +105,26 @@ impl Arguments {
                 started.elapsed().as_millis()
             ),
         )];
-        if let Err(error) = room.verify().await {
-            remarks.push(Remark {
-                severity: Some(Severity::Critical),
-                cause: "schema".to_owned(),
-                summary: error.to_string(),
-                advice: Some(
-                    "`postroom schema deploy` creates and upgrades tables; nothing else was looked at"
-                        .to_owned(),
-                ),
-            });
-            return Ok(remarks);
+        let findings = self.diagnose(&room, &config).await;
+        let has_a_name = |findings: &Vec<Remark>| {
+            let mut causes = findings.iter().map(|finding| finding.cause.as_str());
+            causes.any(|cause| matches!(cause, "schema" | "missing_index"))
+        };
+        if !findings.as_ref().is_ok_and(has_a_name) {
+            if let Err(error) = room.verify().await {
+                remarks.push(Remark {
+                    severity: Some(Severity::Critical),
+                    cause: "schema".to_owned(),
+                    summary: error.to_string(),
+                    advice: Some("run `postroom schema deploy`".to_owned()),
+                });
+                remarks.extend(findings.unwrap_or_default());
+                return Ok(remarks);
+            }
+            let summary = "complete, and this version's".to_owned();
+            remarks.push(Remark::fine("schema", summary));
         }
-        remarks.push(Remark::fine(
-            "schema",
-            "complete, and this version's".to_owned(),
-        ));
-        remarks.extend(self.diagnose(&room, &config).await?);
+        remarks.extend(findings?);
         Ok(remarks)
     }
 

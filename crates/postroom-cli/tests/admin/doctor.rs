@@ -29,6 +29,28 @@ async fn work_that_nobody_handles_is_found(fixture: Fixture) {
     }
 }
 
+async fn an_index_that_was_removed_is_named(fixture: Fixture) {
+    send(&fixture.room, &Message::new("order.lost", PRIVATE)).await;
+    fixture
+        .sql(match fixture.backend {
+            Backend::MySql => "DROP INDEX outbox_ready ON {outbox}",
+            _ => "DROP INDEX {outbox_ready}",
+        })
+        .await;
+    let run = on(&fixture, &["doctor", "--topics", "order.paid", "--json"]);
+    assert_eq!(run.code, 1, "{}", run.err);
+    let report: Value = serde_json::from_str(&run.out).expect("JSON");
+    let causes: Vec<&str> = report["findings"]
+        .as_array()
+        .expect("findings")
+        .iter()
+        .filter_map(|finding| finding["cause"].as_str())
+        .collect();
+    assert!(causes.contains(&"missing_index"), "{causes:?}");
+    assert!(!causes.contains(&"schema"), "{causes:?}");
+    assert!(causes.contains(&"unhandled_work"), "{causes:?}");
+}
+
 async fn a_missing_schema_and_a_dead_server_are_found(fixture: Fixture) {
     let mut arguments = vec!["doctor", "--json", "--url", &fixture.url];
     arguments.extend(["--schema", "nothing_here"]);
@@ -44,5 +66,6 @@ async fn a_missing_schema_and_a_dead_server_are_found(fixture: Fixture) {
 testkit::mount!(
     a_store_without_trouble_is_well,
     work_that_nobody_handles_is_found,
+    an_index_that_was_removed_is_named,
     a_missing_schema_and_a_dead_server_are_found,
 );

@@ -117,6 +117,10 @@ fn fingerprint(message: &Message) -> Vec<u8> {
         part(name.as_bytes());
         part(value.as_bytes());
     }
+    // After the pairs, one part alone can be nothing else.
+    if let Some(id) = message.message_id {
+        part(id.as_uuid().as_bytes());
+    }
     hasher.finalize().to_vec()
 }
 
@@ -125,7 +129,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
-    use crate::id::{JoinId, WorkItemId};
+    use crate::id::{JoinId, MessageId, WorkItemId};
 
     #[test]
     fn every_part_of_a_message_makes_it_another() {
@@ -140,6 +144,7 @@ mod tests {
             plain.clone().due_at(UNIX_EPOCH),
             plain.clone().due_at(UNIX_EPOCH + Duration::from_secs(1)),
             plain.clone().join(join),
+            plain.clone().message_id(MessageId::new()),
         ];
         let mut seen = std::collections::HashSet::from([fingerprint(&plain)]);
         for other in others {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use postroom::{ErrorKind, JoinId, Message, NewJoin, Once, Receipt, State};
+use postroom::{ErrorKind, JoinId, Message, MessageId, NewJoin, Once, Receipt, State};
 use testkit::Fixture;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -57,6 +57,7 @@ async fn the_same_key_with_another_message_is_a_conflict(fixture: Fixture) {
         message.clone().header("x", "y"),
         message.clone().correlation("c"),
         message.clone().due_at(UNIX_EPOCH),
+        message.clone().message_id(MessageId::new()),
     ] {
         let error = outbox.enqueue_once("key", &other).await.unwrap_err();
         assert_eq!(

@@ -206,13 +206,11 @@ async fn modules_and_jobs_of_the_configuration_are_at_work() {
     let daemon = Daemon::new(config).start().await;
     let json = [("content-type", "application/json")];
     let body = r#"{"topic":"invoice","payload":"of the module"}"#;
-    // The module's tables are made beside the store's: on a slow disk it may be ready a little later.
-    let sent = eventually(|| async {
-        let sent = daemon.post("/v1/messages?store=billing", &json, body).await;
-        (sent.status == 201).then_some(sent)
-    })
-    .await;
-    let id = sent.json()["id"].as_str().expect("an id").to_owned();
+    let sent = daemon.post("/v1/messages?store=billing", &json, body).await;
+    let id = sent.expect(201).json()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     eventually(|| async { daemon.stdout().contains("of the module").then_some(()) }).await;
     // Done, and a second later the cleanup has taken it away.
     let path = format!("/v1/messages/{id}?store=billing");

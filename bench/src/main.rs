@@ -97,8 +97,11 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     if arguments.write {
         write(&report)?;
     }
-    let missed = report.goals.iter().filter(|goal| !goal.is_reached());
-    let missed = missed.count();
+    let missed = report
+        .goals
+        .iter()
+        .filter(|goal| !goal.is_reached())
+        .count();
     if arguments.check && missed > 0 {
         bail!("{missed} goals are missed");
     }
@@ -131,12 +134,13 @@ async fn run(plan: &workloads::Plan) -> Result<report::Report> {
 /// Fails when a ratio is far below its goal, and still is when everything is measured once more: machines
 /// have bad minutes.
 async fn guard(plan: &workloads::Plan, report: &report::Report) -> Result<()> {
-    if fallen(report).is_empty() {
+    let fallen_once = fallen(report);
+    if fallen_once.is_empty() {
         return Ok(());
     }
-    println!("\nfar below: {}; once more", fallen(report).join("; "));
+    println!("\nfar below: {}; once more", fallen_once.join("; "));
     let mut fallen_again = fallen(&run(plan).await?);
-    fallen_again.retain(|goal| fallen(report).contains(goal));
+    fallen_again.retain(|goal| fallen_once.contains(goal));
     ensure!(
         fallen_again.is_empty(),
         "far below their goals, twice: {}",

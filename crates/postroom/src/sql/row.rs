@@ -15,7 +15,6 @@ pub(crate) struct Row {
 }
 
 #[derive(Debug)]
-#[allow(dead_code, reason = "which of them there are depends on the drivers")]
 enum Columns {
     Values(Vec<Value>),
     /// Columns are read as they are asked for: a claim brings thousands of rows.
@@ -87,7 +86,7 @@ impl Row {
     pub(crate) fn optional_text(&mut self) -> Result<Option<String>, Error> {
         #[cfg(feature = "postgres")]
         if let Some((row, column)) = self.postgres() {
-            return postgres::text(row, column).map_err(|_| unexpected());
+            return row.try_get(column).map_err(|_| unexpected());
         }
         match self.take() {
             Some(Value::Text(value)) => Ok(value),

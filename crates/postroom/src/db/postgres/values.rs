@@ -11,11 +11,6 @@ pub(crate) fn int(row: &Row, column: usize) -> Result<Option<i64>, Error> {
     Ok(row.try_get::<_, Option<Int>>(column)?.map(|int| int.0))
 }
 
-/// A text of any of PostgreSQL's types that are texts.
-pub(crate) fn text(row: &Row, column: usize) -> Result<Option<String>, Error> {
-    row.try_get(column)
-}
-
 /// Whether the column holds identifiers, however many.
 pub(crate) fn is_array(row: &Row, column: usize) -> bool {
     let column = row.columns().get(column);

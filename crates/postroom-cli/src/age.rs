@@ -70,7 +70,25 @@ pub(crate) fn span(duration: Duration) -> String {
 pub(crate) fn parse_stamp(text: &str) -> Result<SystemTime, String> {
     text.parse::<jiff::Timestamp>()
         .map(SystemTime::from)
-        .map_err(|_| "expected a time with its offset, such as 2030-01-31T12:00:00Z".to_owned())
+        .map_err(|_| {
+            format!(
+                "expected a time as RFC 3339 has it, such as 2030-01-31T12:00:00Z, not after {:.0}",
+                jiff::Timestamp::MAX
+            )
+        })
+}
+
+/// When a delay is over. It is a time that can be written down, as [`parse_stamp`] reads it.
+pub(crate) fn from_now(delay: Duration) -> Result<SystemTime, String> {
+    SystemTime::now()
+        .checked_add(delay)
+        .filter(|time| jiff::Timestamp::try_from(*time).is_ok())
+        .ok_or_else(|| {
+            format!(
+                "expected a delay that is over before {:.0}",
+                jiff::Timestamp::MAX
+            )
+        })
 }
 
 /// A time for machines: RFC 3339, UTC.

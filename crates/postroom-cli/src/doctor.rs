@@ -22,7 +22,7 @@ Examples:
 
 It looks for: a database that does not answer, a schema that is missing or not this version's, a held \
 snapshot, work that nobody handles, expired leases, a clock that differs, missing indexes, an old SQLite, \
-and tables that grow. Nothing is changed.
+and tables that grow. Nothing is changed, but an SQLite file that is opened is in write-ahead mode from then on.
 
 Exit code 0 when all is well, 1 when something was found, be it a warning or critical.")]
 pub(crate) struct Arguments {

@@ -5,13 +5,15 @@ use std::io::{BufRead, Read};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use postroom::{JoinId, Message, MessageId, Once, Outbox, Receipt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::config::nearest;
+use crate::refused::because;
 use crate::store::StoreArguments;
 use crate::{age, out, progress};
 
@@ -125,7 +127,8 @@ impl Arguments {
         for (name, value) in &self.headers {
             message = message.header(name, value);
         }
-        let due_in = self.due_in.map(from_now).transpose()?;
+        let due_in = self.due_in.map(age::from_now).transpose();
+        let due_in = due_in.map_err(|error| anyhow::anyhow!("--due-in: {error}"))?;
         if let Some(due) = self.due_at.or(due_in) {
             message = message.due_at(due);
         }
@@ -264,18 +267,60 @@ struct Fields {
     idempotency_key: Option<String>,
 }
 
+/// The names of all fields.
+const FIELDS: [&str; 9] = [
+    "payload",
+    "topic",
+    "correlation_id",
+    "headers",
+    "due_at",
+    "delay",
+    "message_id",
+    "join_id",
+    "idempotency_key",
+];
+
 impl Fields {
-    /// What serde says of values quotes them, and they may be private: only where it went wrong is told.
     fn parse(line: &str) -> anyhow::Result<Self> {
-        serde_json::from_str(line).map_err(|error| {
-            let what = match error.classify() {
-                serde_json::error::Category::Data => {
-                    "expected an object with payload, and perhaps topic, correlation_id, headers, due_at, delay, message_id, join_id, idempotency_key"
+        // Serde would take an array for a struct, field by field.
+        ensure!(
+            line.trim_start().starts_with('{'),
+            "expected one JSON object"
+        );
+        serde_json::from_str(line).map_err(|_| Self::why_not(line))
+    }
+
+    /// Reads a line that is known to be wrong once more, to find out where. Neither values nor unknown names
+    /// are quoted: whoever sends payloads where messages should be does not want to see them here.
+    fn why_not(line: &str) -> anyhow::Error {
+        let mut json = serde_json::Deserializer::from_str(line);
+        match serde_path_to_error::deserialize::<_, Self>(&mut json) {
+            Err(error) if error.inner().is_data() => {
+                let said = error.inner().to_string();
+                match because(&error.path().to_string(), &said) {
+                    (Some(field), detail) if FIELDS.contains(&field.as_str()) => {
+                        anyhow::anyhow!("{field}: {detail}")
+                    }
+                    (Some(field), _) => match nearest(&field, FIELDS.into_iter()) {
+                        Some(nearest) => anyhow::anyhow!(
+                            "a field at column {} is unknown; did you mean `{nearest}`?",
+                            error.inner().column()
+                        ),
+                        None => anyhow::anyhow!(
+                            "a field at column {} is unknown; expected an object with payload, and perhaps {}",
+                            error.inner().column(),
+                            FIELDS[1..].join(", ")
+                        ),
+                    },
+                    (None, detail) => anyhow::anyhow!(detail),
                 }
-                _ => "expected one JSON object",
-            };
-            anyhow::anyhow!("{what} (column {})", error.column())
-        })
+            }
+            Err(error) => anyhow::anyhow!(
+                "expected one JSON object, and it breaks at column {}",
+                error.inner().column()
+            ),
+            Ok(_) => anyhow::anyhow!("expected one JSON object, and nothing after it"),
+        }
     }
 
     fn line(self, topic: Option<&str>) -> anyhow::Result<Line> {
@@ -300,7 +345,7 @@ impl Fields {
             }
             (None, Some(delay)) => {
                 let delay = age::parse(delay).map_err(|error| anyhow::anyhow!("delay: {error}"))?;
-                Some(from_now(delay)?)
+                Some(age::from_now(delay).map_err(|error| anyhow::anyhow!("delay: {error}"))?)
             }
             (None, None) => None,
         };
@@ -318,12 +363,6 @@ impl Fields {
             key: self.idempotency_key,
         })
     }
-}
-
-fn from_now(delay: Duration) -> anyhow::Result<SystemTime> {
-    SystemTime::now()
-        .checked_add(delay)
-        .context("a message cannot be held back for so long")
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

@@ -11,6 +11,7 @@ use postroom::{
 use serde_json::{Value, json};
 
 use crate::list::Filter;
+use crate::position::Position;
 use crate::store::StoreArguments;
 use crate::{age, audit, dead, out, outbox, progress, show, table};
 
@@ -47,8 +48,8 @@ Examples:
   postroom inbox list --state dead --source stripe --json
 
 To see more than --limit, give what the last line says, or as JSON `next`, as --after. Messages that were \
-only seen, never enqueued, have no such id and are on the first page only. Payloads may hold private data: they show \
-only with --show-payload, and only as JSON.")]
+only seen, never enqueued, come after all others. Payloads may hold private data: they show only with \
+--show-payload, and only as JSON.")]
     List {
         /// Only messages in this state
         #[arg(long, value_enum, default_value_t = Wanted::All)]
@@ -60,6 +61,10 @@ only with --show-payload, and only as JSON.")]
 
         #[command(flatten)]
         filter: Filter,
+
+        /// Only what comes after this: what the page before ended with
+        #[arg(long, value_name = "PLACE")]
+        after: Option<Position>,
     },
 
     /// Show one message of the inbox, and what will happen to it next
@@ -244,7 +249,8 @@ impl Arguments {
                 state,
                 source,
                 filter,
-            } => list(&room.inbox(), state, source, &filter, json).await,
+                after,
+            } => list(&room.inbox(), state, source, &filter, after, json).await,
             Command::Show {
                 source,
                 message_id,
@@ -275,6 +281,7 @@ async fn list(
     wanted: Wanted,
     source: Option<String>,
     filter: &Filter,
+    after: Option<Position>,
     json: bool,
 ) -> anyhow::Result<()> {
     let list = match wanted {
@@ -288,8 +295,11 @@ async fn list(
     if let Some(source) = source {
         list = list.source(source);
     }
+    if let Some(after) = after {
+        list = after.list(list);
+    }
     let messages = inbox.list(&list).await?;
-    let last = messages.last().and_then(|message| message.work_item_id);
+    let last = messages.last().map(Position::of);
     if json {
         let messages = messages
             .iter()

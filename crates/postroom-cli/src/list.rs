@@ -1,5 +1,6 @@
 //! `postroom list`: messages of the outbox, newest first.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -29,6 +30,10 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     filter: Filter,
+
+    /// Only what comes after this id
+    #[arg(long, value_name = "ID")]
+    after: Option<WorkItemId>,
 
     /// Print JSON instead of a table
     #[arg(long)]
@@ -66,10 +71,6 @@ pub(crate) struct Filter {
     #[arg(long, value_parser = age::parse, value_name = "AGE")]
     newer_than: Option<Duration>,
 
-    /// Only what comes after this id
-    #[arg(long, value_name = "ID")]
-    after: Option<WorkItemId>,
-
     /// At most so many, 1 to 10000
     #[arg(long, default_value_t = 50, value_name = "COUNT")]
     limit: u32,
@@ -94,27 +95,28 @@ impl Filter {
         if let Some(age) = self.newer_than {
             list = list.newer_than(age);
         }
-        if let Some(after) = self.after {
-            list = list.after(after);
-        }
         list
     }
 
     /// A page for programs: the messages, and where the next page begins if there may be one.
-    pub(crate) fn page(&self, items: Vec<Value>, last: Option<WorkItemId>) -> Value {
+    pub(crate) fn page(&self, items: Vec<Value>, last: Option<impl Display>) -> Value {
         let next = self.next(items.len(), last).map(|id| id.to_string());
         json!({ "items": items, "next": next })
     }
 
     /// What a person is told when there may be more.
-    pub(crate) fn tell_more(&self, shown: usize, last: Option<WorkItemId>) -> std::io::Result<()> {
+    pub(crate) fn tell_more(
+        &self,
+        shown: usize,
+        last: Option<impl Display>,
+    ) -> std::io::Result<()> {
         match self.next(shown, last) {
             Some(last) => out::line(format_args!("\nmore may follow: --after {last}")),
             None => Ok(()),
         }
     }
 
-    fn next(&self, shown: usize, last: Option<WorkItemId>) -> Option<WorkItemId> {
+    fn next<P>(&self, shown: usize, last: Option<P>) -> Option<P> {
         last.filter(|_| u32::try_from(shown).is_ok_and(|count| count == self.limit))
     }
 }
@@ -128,7 +130,10 @@ impl Arguments {
             Wanted::Done => List::new(State::Done),
             Wanted::Dead => List::new(State::Dead),
         };
-        let list = self.filter.apply(list);
+        let mut list = self.filter.apply(list);
+        if let Some(after) = self.after {
+            list = list.after(after);
+        }
         let messages = self.store.open().await?.outbox().list(&list).await?;
         let last = messages.last().map(|message| message.id);
         if self.json {

@@ -399,6 +399,14 @@ mod values {
             ),
             ("[jobs.reaping]\nkeep = \"1d\"", "reaping deletes nothing"),
             (
+                "[dispatch]\nlease = \"367d\"",
+                "`dispatch.lease` in line 2: is too long; at most 366d",
+            ),
+            (
+                "[jobs.outbox_cleanup]\nkeep = \"36501d\"",
+                "`jobs.outbox_cleanup.keep` in line 2: is too long; at most 36500d",
+            ),
+            (
                 "[[store]]\nname = \"\"\nurl = \"sqlite:a.db\"",
                 "`store[0].name` in line 2: must not be empty",
             ),
@@ -503,6 +511,15 @@ mod secrets {
     }
 
     #[test]
+    fn of_standard_webhooks_are_base64() {
+        let config = "[[webhook]]\nsource = \"a\"\nscheme = \"standard\"\nsecrets = [{ env = \"GOOD\" }, { env = \"KEY\" }]";
+        let err = Folder::with(config)
+            .check(&[("GOOD", SIGNING), ("KEY", "whsec_canary!")])
+            .refused(&["`webhook[0].secrets[1]` in line 4: a secret of Standard Webhooks is"]);
+        assert!(!err.contains("canary"), "{err}");
+    }
+
+    #[test]
     fn that_are_wrong_are_not_quoted() {
         let config = "[[target]]\ntopics = [\"a\"]\n[target.http]\nurl = \"https://a.example\"\nsecrets = [{ env = \"KEY\" }]\n[[store]]\nname = \"a\"\nurl = { env = \"KEY\" }";
         let err = Folder::with(config)
@@ -566,6 +583,18 @@ mod rules {
             &token.repeat(2),
             &["`auth.token[1].name` in line 6: `t` is the name of auth.token[0] already"],
         );
+    }
+
+    #[test]
+    fn two_stores_have_tables_of_their_own() {
+        let other = "[[store]]\nname = \"b\"\nurl = { env = \"DATABASE\" }\n";
+        let same = Folder::with(&format!("{STORE}{other}"));
+        same.check(&[("DATABASE", "sqlite:a.db")])
+            .refused(&["`store[1].url` in line 6: store[0] has the same tables"]);
+        same.check(&[("DATABASE", "sqlite:b.db")]).ok();
+        Folder::with(&format!("{STORE}{other}schema = \"other\"\n"))
+            .check(&[("DATABASE", "sqlite:a.db")])
+            .ok();
     }
 
     #[test]

@@ -454,6 +454,16 @@ async fn messages_are_filtered_and_paged() {
 
     browser.visit("/inbox?source=stripe&state=done").await;
     assert_eq!(browser.count("tbody tr").await, 4);
+    for number in 0..55 {
+        let id = InboxMessageId::new("a: b&c", format!("%{number}"));
+        let check = scene.room().inbox().already_processed(&id).await;
+        assert!(!check.expect("a check"));
+    }
+    browser.visit("/inbox?source=a%3A+b%26c").await;
+    assert_eq!(browser.count("tbody tr").await, 50);
+    browser.follow("a[rel=next]").await;
+    assert_eq!(browser.count("tbody tr").await, 5);
+    assert!(!browser.has("a[rel=next]").await);
 
     browser.visit("/").await;
     browser.press("/").await;

@@ -5,15 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
-use crate::id::WorkItemId;
-use crate::message::{InboxState, NAME_LIMIT, State, check_name};
+use crate::id::{InboxMessageId, WorkItemId};
+use crate::message::{InboxMessage, InboxState, NAME_LIMIT, State, check_name, micros};
 use crate::sql::{Dialect, Queue, Row, Value};
 use crate::store::{Store, duration_micros};
 
 /// What to list: messages in one state or in any, oldest first or newest first.
 ///
 /// The order is that of the ids. Ids are UUIDs of version 7, so it is about the order in which messages
-/// were enqueued, unless somebody chose ids of another kind.
+/// were enqueued, unless somebody chose ids of another kind. Messages of the inbox that were never
+/// enqueued have no id: they come before the oldest of the others, in the order in which they arrived.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,8 +39,16 @@ struct Place {
     older_than: Option<Duration>,
     newer_than: Option<Duration>,
     newest_first: bool,
-    after: Option<WorkItemId>,
+    after: Option<After>,
     limit: i64,
+}
+
+/// The last message of the page before.
+#[derive(Debug, Clone)]
+enum After {
+    Item(WorkItemId),
+    /// Of one that was never enqueued: when it first arrived, and its key.
+    Arrival(i64, InboxMessageId),
 }
 
 impl<S> List<S> {
@@ -108,7 +117,7 @@ impl<S> List<S> {
     /// Only what comes after this one, in the order of the list: to page on, give the last id of a page.
     #[must_use]
     pub fn after(mut self, id: WorkItemId) -> Self {
-        self.place.after = Some(id);
+        self.place.after = Some(After::Item(id));
         self
     }
 
@@ -133,6 +142,37 @@ impl List<InboxState> {
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Self {
         self.place.source = Some(source.into());
+        self
+    }
+
+    /// Only what comes after this message: to page on, give the last one of a page.
+    ///
+    /// ```no_run
+    /// # async fn example(inbox: postroom::Inbox) -> Result<(), postroom::Error> {
+    /// use postroom::{InboxState, List};
+    ///
+    /// let mut list = List::<InboxState>::any().limit(500);
+    /// loop {
+    ///     let page = inbox.list(&list).await?;
+    ///     let Some(last) = page.last() else { break };
+    ///     list = list.after_message(last);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn after_message(self, message: &InboxMessage) -> Self {
+        match message.work_item_id {
+            Some(id) => self.after(id),
+            None => self.after_arrival(message.first_seen, message.id.clone()),
+        }
+    }
+
+    /// The same for a message that was never enqueued, by when it first arrived and what it is: for those
+    /// who no longer have the message itself.
+    #[must_use]
+    pub fn after_arrival(mut self, first_seen: SystemTime, id: InboxMessageId) -> Self {
+        self.place.after = Some(After::Arrival(micros(first_seen), id));
         self
     }
 }
@@ -193,6 +233,7 @@ impl Listing<'_> {
             values.push(room.into());
             if self.queue == Queue::Inbox {
                 values.push(i64::from(span.with_unqueued).into());
+                values.extend(self.arrival());
             }
             rows.extend(store.read("list", name, script.call(values)).await?);
             if i64::try_from(rows.len()).unwrap_or(i64::MAX) >= self.place.limit {
@@ -222,6 +263,19 @@ impl Listing<'_> {
         )
     }
 
+    /// After which of the messages without an id the list goes on.
+    fn arrival(&self) -> [Value; 3] {
+        let after = match &self.place.after {
+            Some(After::Arrival(first_seen, id)) => Some((*first_seen, id)),
+            Some(After::Item(_)) | None => None,
+        };
+        [
+            after.map(|(first_seen, _)| first_seen).into(),
+            after.map(|(_, id)| id.source.clone()).into(),
+            after.map(|(_, id)| id.message_id.clone()).into(),
+        ]
+    }
+
     /// Everything but the place in the list, checked.
     fn filter(&self) -> Result<Vec<Value>, Error> {
         if !(1..=10_000).contains(&self.place.limit) {
@@ -243,7 +297,12 @@ impl Listing<'_> {
     /// could give the newest ids in order, but one that knows roughly where a range of ids is: so the
     /// last minute is asked for first, then the last hour, the last day, and then everything.
     fn spans(&self, dialect: Dialect) -> Vec<Span> {
-        let after = self.place.after.map(|id| id.as_uuid().as_u128());
+        let after = match &self.place.after {
+            None => None,
+            Some(After::Item(id)) => Some(id.as_uuid().as_u128()),
+            Some(After::Arrival(..)) if self.place.newest_first => return vec![Span::UNQUEUED],
+            Some(After::Arrival(..)) => None,
+        };
         if !self.place.newest_first {
             let from = match after {
                 None => Some(0),
@@ -306,6 +365,13 @@ struct Span {
 }
 
 impl Span {
+    /// No id, and all that have none.
+    const UNQUEUED: Self = Self {
+        from: u128::MAX,
+        to: 0,
+        with_unqueued: true,
+    };
+
     fn bounds(&self) -> [Value; 2] {
         [
             Uuid::from_u128(self.from).into(),
@@ -474,7 +540,7 @@ mod tests {
     fn spans_cover_every_id_once_and_none_beyond_the_cursor() {
         for after in [None, Some(v7(1_800_000_000_000)), Some(v7(1)), Some(v7(0))] {
             let mut list: List = List::any().newest_first();
-            list.place.after = after;
+            list.place.after = after.map(After::Item);
             let spans = list.listing().spans(Dialect::Postgres);
             let top = after.map_or(u128::MAX, |id| id.as_uuid().as_u128() - 1);
             assert_eq!(spans.first().map(|span| span.to), Some(top));

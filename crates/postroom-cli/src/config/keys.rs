@@ -2,6 +2,8 @@
 //! there. What is checked, what is suggested to whoever mistypes one, and what the example has to show all
 //! come from here.
 
+use std::time::Duration;
+
 /// A key.
 #[derive(Debug)]
 pub(super) struct Key {
@@ -36,10 +38,10 @@ pub(super) enum Kind {
         least: u64,
         most: u64,
     },
-    /// A duration that may be zero.
-    Duration,
-    /// A duration that may not.
-    PositiveDuration,
+    Duration {
+        may_be_zero: bool,
+        most: Duration,
+    },
     /// An IP address and a port.
     SocketAddress,
     Cron,
@@ -61,6 +63,12 @@ pub(super) enum Kind {
 }
 
 const MANY: u64 = 1_000_000;
+
+/// The longest lease, delay and pause.
+const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The longest time for which something is kept.
+const CENTURY: Duration = Duration::from_secs(36_500 * 24 * 3600);
 
 /// The whole file.
 pub(super) const FILE: &[Key] = &[
@@ -84,7 +92,7 @@ const SERVER: &[Key] = &[
     key("connections", number(1, MANY)),
     key("body_limit", number(1, 32 << 20)),
     key("header_limit", number(8 << 10, 1 << 20)),
-    key("read_timeout", Kind::PositiveDuration),
+    key("read_timeout", longer_than_zero(YEAR)),
 ];
 
 const AUTH: &[Key] = &[
@@ -117,16 +125,16 @@ const MODULE: &[Key] = &[
 const DISCOVERY: &[Key] = &[
     key("file", Kind::Path),
     key("query", Kind::Text),
-    key("every", Kind::PositiveDuration),
+    key("every", longer_than_zero(YEAR)),
 ];
 
 const DISPATCH: &[Key] = &[
     key("enabled", Kind::Switch),
     key("concurrency", number(1, 10_000)),
     key("batch", number(1, 10_000)),
-    key("lease", Kind::PositiveDuration),
-    key("poll_interval", Kind::PositiveDuration),
-    key("shutdown_deadline", Kind::Duration),
+    key("lease", longer_than_zero(YEAR)),
+    key("poll_interval", longer_than_zero(YEAR)),
+    key("shutdown_deadline", zero_or_longer(YEAR)),
     key("max_deliveries", number(1, MANY)),
     key("listen", Kind::Switch),
 ];
@@ -134,9 +142,9 @@ const DISPATCH: &[Key] = &[
 const RETRY: &[Key] = &[
     key("policy", Kind::OneOf(&["backoff", "honeydrunk"])),
     key("attempts", number(1, MANY)),
-    key("infrastructure", Kind::Duration),
-    key("first_delay", Kind::PositiveDuration),
-    key("longest_delay", Kind::PositiveDuration),
+    key("infrastructure", zero_or_longer(YEAR)),
+    key("first_delay", longer_than_zero(YEAR)),
+    key("longest_delay", longer_than_zero(YEAR)),
 ];
 
 const JOBS: &[Key] = &[
@@ -149,7 +157,7 @@ const JOBS: &[Key] = &[
 const JOB: &[Key] = &[
     key("enabled", Kind::Switch),
     key("cron", Kind::Cron),
-    key("keep", Kind::PositiveDuration),
+    key("keep", longer_than_zero(CENTURY)),
 ];
 
 const TARGET: &[Key] = &[
@@ -163,7 +171,7 @@ const TARGET: &[Key] = &[
 const HTTP: &[Key] = &[
     required("url", Kind::EndpointUrl),
     key("secrets", Kind::SigningSecrets),
-    key("timeout", Kind::PositiveDuration),
+    key("timeout", longer_than_zero(YEAR)),
     key("allow_private", Kind::Switch),
     key("allow_http", Kind::Switch),
     key("headers", Kind::Headers),
@@ -171,7 +179,7 @@ const HTTP: &[Key] = &[
 
 const COMMAND: &[Key] = &[
     required("argv", Kind::Argv),
-    key("timeout", Kind::PositiveDuration),
+    key("timeout", longer_than_zero(YEAR)),
 ];
 
 const WEBHOOK: &[Key] = &[
@@ -208,8 +216,22 @@ const fn number(least: u64, most: u64) -> Kind {
     Kind::Number { least, most }
 }
 
+const fn longer_than_zero(most: Duration) -> Kind {
+    Kind::Duration {
+        may_be_zero: false,
+        most,
+    }
+}
+
+const fn zero_or_longer(most: Duration) -> Kind {
+    Kind::Duration {
+        may_be_zero: true,
+        most,
+    }
+}
+
 /// The known name that is most like this one, if any is like it at all.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Somebody who writes `stores` or `timeouts` should find `store` and `timeout`, and nobody who writes
     // `colour` should be asked about `cron`.
     const LIKE: f64 = 0.7;

@@ -19,6 +19,7 @@ use postroom::{Backoff, Dispatcher, HoneyDrunk};
 use serde::Deserialize;
 
 pub(crate) use check::Arguments;
+pub(crate) use keys::nearest;
 pub(crate) use load::{load, load_stores};
 pub(crate) use secret::Secret;
 

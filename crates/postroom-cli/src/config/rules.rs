@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 use super::Secret;
 use super::problems::Problems;
 use super::values::{plain_or_secret, secret};
+use crate::http::standard_webhooks_key;
 use crate::stores::ONLY;
 use crate::targets::endpoint;
 
@@ -28,7 +29,9 @@ pub(super) fn check(file: &DeTable<'_>, problems: &mut Problems<'_>) {
 
 /// The same for a file with nothing but stores.
 pub(super) fn check_stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
-    unique(&Entry::all(file, "store"), "name", problems);
+    let stores = Entry::all(file, "store");
+    different(&stores, problems);
+    unique(&stores, "name", problems);
 }
 
 /// Stores and modules are known by the same kind of name.
@@ -42,8 +45,28 @@ fn stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
             module.wrong("store", no_such_store(store, &named), problems);
         }
     }
+    different(&stores, problems);
     let all: Vec<Entry<'_, '_>> = stores.into_iter().chain(modules).collect();
     unique(&all, "name", problems);
+}
+
+/// Two stores of the same tables would count and show every message twice.
+fn different(stores: &[Entry<'_, '_>], problems: &mut Problems<'_>) {
+    let mut seen: Vec<(Secret, Option<&str>, &str)> = Vec::new();
+    for store in stores {
+        let Some(url) = store.value("url").and_then(|at| plain_or_secret(at).ok()) else {
+            continue;
+        };
+        let schema = store.text("schema");
+        if let Some((_, _, first)) = seen
+            .iter()
+            .find(|(other, others, _)| *other == url && *others == schema)
+        {
+            let says = format!("{first} has the same tables; give one of them another schema");
+            store.wrong("url", says, problems);
+        }
+        seen.push((url, schema, &store.path));
+    }
 }
 
 /// What the stores are called; without any there is one nevertheless.
@@ -160,6 +183,9 @@ fn webhooks(file: &DeTable<'_>, problems: &mut Problems<'_>) {
         {
             webhook.wrong("store", no_such_store(store, &named), problems);
         }
+        if webhook.text("scheme") == Some("standard") {
+            standard_secrets(webhook, problems);
+        }
         match (webhook.text("scheme"), webhook.has("header")) {
             (Some("hmac"), false) => webhook.wrong(
                 "header",
@@ -175,6 +201,21 @@ fn webhooks(file: &DeTable<'_>, problems: &mut Problems<'_>) {
         }
     }
     unique(&webhooks, "source", problems);
+}
+
+fn standard_secrets(webhook: &Entry<'_, '_>, problems: &mut Problems<'_>) {
+    let secrets = webhook.value("secrets").and_then(DeValue::as_array);
+    for (index, node) in secrets
+        .into_iter()
+        .flat_map(|nodes| nodes.iter().enumerate())
+    {
+        if let Ok(secret) = secret(node.get_ref())
+            && let Err(says) = standard_webhooks_key(&secret)
+        {
+            let path = format!("{}.secrets[{index}]", webhook.path);
+            problems.add(&path, &node.span(), says);
+        }
+    }
 }
 
 /// One of these keys has to be there, and only one. A switch that is off is not there.

@@ -133,9 +133,9 @@ fn one(value: &DeValue<'_>, kind: &Kind) -> Result<(), String> {
             None => Err("expected true or false, without quotes".to_owned()),
         },
         Kind::Number { least, most } => number(value, *least, *most),
-        Kind::Duration => duration(value).map(drop),
-        Kind::PositiveDuration => match duration(value)? {
-            duration if duration.is_zero() => Err("must be longer than zero".to_owned()),
+        Kind::Duration { may_be_zero, most } => match duration(value)? {
+            zero if zero.is_zero() && !may_be_zero => Err("must be longer than zero".to_owned()),
+            long if long > *most => Err(format!("is too long; at most {}", age::written(*most))),
             _ => Ok(()),
         },
         Kind::SocketAddress => match text(value)?.parse::<SocketAddr>() {

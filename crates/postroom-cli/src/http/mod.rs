@@ -20,7 +20,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::config::Config;
 use crate::stores::Stores;
 pub(crate) use auth::{Admin, Auth, Caller, Operator, Viewer};
-pub(crate) use hooks::check as check_webhooks;
+pub(crate) use hooks::{check as check_webhooks, standard_webhooks_key};
 pub(crate) use problem::Problem;
 pub(crate) use samples::{EVERY, Sample, Samples};
 pub(crate) use server::serve;

@@ -109,7 +109,7 @@ async fn a_due_time_holds_a_message_back(fixture: Fixture) {
         &fixture,
         &["enqueue", "t", "-7", "--due-in", "99999999999d"],
     )
-    .refused("due_at");
+    .refused("--due-in");
 }
 
 async fn many_come_as_lines_of_json(fixture: Fixture) {
@@ -150,6 +150,20 @@ async fn a_bad_line_is_named_and_nothing_after_it_is_sent(fixture: Fixture) {
         (
             format!("{{\"{PRIVATE}\":1}}"),
             "expected an object with payload",
+        ),
+        (
+            format!("{{\"payload\":1,\"corelation_id\":\"{PRIVATE}\"}}"),
+            "did you mean `correlation_id`?",
+        ),
+        (
+            format!("{{\"payload\":1,\"headers\":\"{PRIVATE}\"}}"),
+            "headers: expected a map",
+        ),
+        (format!("{{\"topic\":\"{PRIVATE}\"}}"), "payload: missing"),
+        (format!("[\"{PRIVATE}\"]"), "expected one JSON object"),
+        (
+            "{\"topic\":\"t\",\"payload\":1,\"delay\":\"99999999d\"}".to_owned(),
+            "delay: expected a delay that is over before 9999",
         ),
         (
             format!("{{\"payload\":\"{PRIVATE}"),

@@ -53,6 +53,33 @@ async fn messages_are_listed_and_shown(fixture: Fixture) {
     on(&fixture, &["inbox", "show", "bank", "p7"]).refused("postroom inbox list");
 }
 
+async fn arrivals_that_were_never_enqueued_are_paged_through(fixture: Fixture) {
+    let ids = ["evt 1", "evt:2", "évt%3"];
+    for id in ids {
+        let id = InboxMessageId::new("bank", id);
+        let check = fixture.room.inbox().already_processed(&id).await;
+        assert!(!check.expect("a check"));
+    }
+    let mut met = Vec::new();
+    let mut after: Vec<String> = Vec::new();
+    loop {
+        let mut all = vec!["inbox", "list", "--json", "--limit", "1"];
+        all.extend(after.iter().map(String::as_str));
+        let page = on(&fixture, &all).json();
+        for item in page["items"].as_array().expect("items") {
+            met.push(item["message_id"].as_str().expect("an id").to_owned());
+        }
+        match page["next"].as_str() {
+            None => break,
+            Some(next) => after = vec!["--after".to_owned(), next.to_owned()],
+        }
+        assert!(met.len() < 10, "the walk does not end");
+    }
+    met.sort();
+    assert_eq!(met, ids);
+    on(&fixture, &["inbox", "list", "--after", "evt_1"]).misused("--after");
+}
+
 async fn dead_messages_are_revived(fixture: Fixture) {
     let room = &fixture.room;
     kill_inbound(room, DEAD).await;
@@ -117,6 +144,7 @@ async fn dead_messages_are_purged(fixture: Fixture) {
 
 testkit::mount!(
     messages_are_listed_and_shown,
+    arrivals_that_were_never_enqueued_are_paged_through,
     dead_messages_are_revived,
     dead_messages_are_purged,
 );

@@ -118,11 +118,21 @@ async fn messages_are_walked_exactly_once(fixture: Fixture) {
         let inbound = Inbound::new("walk", number.to_string(), "t", "{}");
         inbox.enqueue(&inbound).await.expect("enqueue");
     }
-    for order in ["oldest", "newest"] {
+    for number in 0..15 {
+        let id = InboxMessageId::new("walk", format!("seen: {number}"));
+        inbox.already_processed(&id).await.expect("a check");
+    }
+    for (order, state, count) in [
+        ("oldest", "", 60),
+        ("newest", "", 60),
+        ("oldest", "&state=seen", 15),
+        ("newest", "&state=seen", 15),
+        ("newest", "&state=processing", 45),
+    ] {
         let mut seen = Vec::new();
         let mut cursor = String::new();
         loop {
-            let path = format!("/v1/inbox?source=walk&limit=10&order={order}{cursor}");
+            let path = format!("/v1/inbox?source=walk&limit=10&order={order}{state}{cursor}");
             let page = get(&daemon, &path).await;
             for item in page["items"].as_array().expect("items") {
                 seen.push(item["message_id"].as_str().expect("an id").to_owned());
@@ -134,6 +144,10 @@ async fn messages_are_walked_exactly_once(fixture: Fixture) {
             assert!(seen.len() < 100, "the walk does not end");
         }
         let distinct: BTreeSet<&String> = seen.iter().collect();
-        assert_eq!((seen.len(), distinct.len()), (45, 45), "{order}");
+        assert_eq!(
+            (seen.len(), distinct.len()),
+            (count, count),
+            "{order}{state}"
+        );
     }
 }

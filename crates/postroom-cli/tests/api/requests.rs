@@ -61,6 +61,11 @@ async fn that_are_not_right_are_refused_by_name(fixture: Fixture) {
         (r#"{"topic":"a","payload":1,"due_at":"tomorrow"}"#, "due_at"),
         (r#"{"topic":"a","payload":1,"delay":"1"}"#, "delay"),
         (r#"{"topic":"a","payload":1,"delay":5}"#, "delay"),
+        (r#"{"topic":"a","payload":1,"delay":"99999999d"}"#, "delay"),
+        (
+            r#"{"topic":"a","payload":1,"due_at":"9999-12-31T23:59:59Z"}"#,
+            "due_at",
+        ),
         (
             r#"{"topic":"a","payload":1,"message_id":"7"}"#,
             "message_id",

@@ -531,7 +531,8 @@ impl Writer<'_> {
     fn list(&self, queue: &Identifier, by: By, direction: &str, nulls: &str) -> Arc<Script> {
         let text = render(self.dialect, self.names, queue, by, self.files().list)
             .replace("{direction_and_nulls}", nulls)
-            .replace("{direction}", direction);
+            .replace("{direction}", direction)
+            .replace("{beyond}", if direction == "ASC" { ">" } else { "<" });
         Script::parse(self.dialect, &text)
     }
 

@@ -285,6 +285,73 @@ async fn paging_from_the_newest_ends_with_what_was_never_enqueued(fixture: Fixtu
     assert_eq!(names(&second), ["1", "seen"]);
 }
 
+/// Messages that were never enqueued have no id to go on after, and may have arrived at the same moment.
+///
+/// An extension: no requirement asks for it.
+async fn what_was_never_enqueued_is_paged_through_like_the_rest(fixture: Fixture) {
+    let inbox = fixture.room.inbox();
+    let mut arrived = Vec::new();
+    for (source, id) in [("a", "1"), ("b", "1"), ("b", "Z:%"), ("a", "ä"), ("c", " ")] {
+        arrived.push(InboxMessageId::new(source, id));
+    }
+    for id in &arrived {
+        inbox.already_processed(id).await.unwrap();
+    }
+    fixture
+        .sql(
+            "UPDATE {inbox_seen} SET first_seen = \
+             (SELECT f FROM (SELECT min(first_seen) AS f FROM {inbox_seen}) AS first)",
+        )
+        .await;
+    for (id, is_done) in [("done", true), ("processing", false)] {
+        let id = InboxMessageId::new("later", id);
+        inbox.already_processed(&id).await.unwrap();
+        if is_done {
+            inbox.mark_processed(&id).await.unwrap();
+        } else {
+            inbox.mark_processing(&id).await.unwrap();
+        }
+    }
+    for id in ["1", "2", "3"] {
+        inbox
+            .enqueue(&Inbound::new("queued", id, "hook", ""))
+            .await
+            .unwrap();
+    }
+
+    let walk = |list: List<InboxState>| {
+        let inbox = inbox.clone();
+        async move {
+            let mut met: Vec<InboxMessage> = Vec::new();
+            loop {
+                let list = match met.last() {
+                    Some(last) => list.clone().after_message(last),
+                    None => list.clone(),
+                };
+                let page = inbox.list(&list).await.unwrap();
+                met.extend(page.clone());
+                if page.len() < 2 {
+                    break met.into_iter().map(|message| message.id).collect();
+                }
+                assert!(met.len() < 100, "the walk does not end");
+            }
+        }
+    };
+    let oldest: Vec<InboxMessageId> = walk(List::any().limit(2)).await;
+    let mut newest: Vec<InboxMessageId> = walk(List::any().newest_first().limit(2)).await;
+    newest.reverse();
+    assert_eq!(oldest, newest);
+    let sources: Vec<&str> = oldest.iter().map(|id| id.source.as_str()).collect();
+    assert_eq!(sources[5..7], ["later", "later"]);
+    assert_eq!(sources[7..], ["queued", "queued", "queued"]);
+    let seen: Vec<InboxMessageId> = walk(List::new(InboxState::Seen).limit(2)).await;
+    assert_eq!(seen, oldest[..5]);
+    let mut each = seen.clone();
+    each.sort_by_key(|id| (id.source.clone(), id.message_id.clone()));
+    arrived.sort_by_key(|id| (id.source.clone(), id.message_id.clone()));
+    assert_eq!(each, arrived, "each on one page");
+}
+
 /// Two topics of dead messages, some of which died long ago.
 async fn dead_messages(fixture: &Fixture) -> Vec<WorkItemId> {
     let outbox = fixture.room.outbox();
@@ -418,6 +485,7 @@ testkit::mount!(
     a_bad_list_is_refused_by_the_name_of_its_parameter,
     the_inbox_is_searched_by_source_too,
     paging_from_the_newest_ends_with_what_was_never_enqueued,
+    what_was_never_enqueued_is_paged_through_like_the_rest,
     a_dry_run_counts_what_the_replay_replays,
     a_purge_by_filter_deletes_what_the_dry_run_counts,
     a_replay_of_many_takes_each_message_once,

@@ -1,5 +1,7 @@
 //! Cursors: where a long list goes on. They are for the list that gave them, and say nothing to others.
 
+use std::ops::RangeInclusive;
+
 use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,6 +12,7 @@ use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
 use crate::http::Problem;
+use crate::position::Position;
 
 /// Which list a cursor belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +24,10 @@ pub(super) enum Of {
     Joins = 4,
     Members = 5,
     Audit = 6,
+}
+
+impl Of {
+    const ALL: RangeInclusive<u8> = Self::Messages as u8..=Self::Audit as u8;
 }
 
 /// In which order a list comes.
@@ -43,9 +50,20 @@ pub(super) struct Cursor(String);
 impl Cursor {
     /// The one that goes on after this item.
     pub(super) fn after(of: Of, order: Order, id: Uuid) -> String {
-        let mut bytes = vec![of as u8, order as u8];
-        bytes.extend(id.as_bytes());
-        URL_SAFE_NO_PAD.encode(bytes)
+        Self::write(of, order, id.as_bytes())
+    }
+
+    /// The same in the inbox, where not every message has an id.
+    pub(super) fn after_position(order: Order, position: &Position) -> String {
+        Self::write(Of::Inbox, order, position.to_string().as_bytes())
+    }
+
+    /// The message of the inbox that the list goes on after.
+    pub(super) fn read_position(&self, order: Order) -> Result<Position, Problem> {
+        let text = String::from_utf8(self.item(Of::Inbox, order)?);
+        text.ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(Self::unknown)
     }
 
     /// The same in a list that is numbered.
@@ -56,19 +74,26 @@ impl Cursor {
     /// The number that the list goes on after.
     pub(super) fn read_number(&self, of: Of, order: Order) -> Result<i64, Problem> {
         let (_, number) = self.read(of, order)?.as_u64_pair();
-        i64::try_from(number)
-            .map_err(|_| Problem::bad("cursor", "expected the `next` of an answer"))
+        i64::try_from(number).map_err(|_| Self::unknown())
     }
 
     /// The item that the list goes on after.
     pub(super) fn read(&self, of: Of, order: Order) -> Result<Uuid, Problem> {
+        Uuid::from_slice(&self.item(of, order)?).map_err(|_| Self::unknown())
+    }
+
+    fn write(of: Of, order: Order, item: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode([&[of as u8, order as u8], item].concat())
+    }
+
+    fn item(&self, of: Of, order: Order) -> Result<Vec<u8>, Problem> {
         let bytes = URL_SAFE_NO_PAD
             .decode(&self.0)
-            .map_err(|_| Problem::bad("cursor", "expected the `next` of an answer"))?;
-        let (place, id) = bytes
+            .map_err(|_| Self::unknown())?;
+        let (place, item) = bytes
             .split_at_checked(2)
-            .and_then(|(place, id)| Some((place, Uuid::from_slice(id).ok()?)))
-            .ok_or_else(|| Problem::bad("cursor", "expected the `next` of an answer"))?;
+            .filter(|(place, _)| Of::ALL.contains(&place[0]))
+            .ok_or_else(Self::unknown)?;
         if place != [of as u8, order as u8] {
             return Err(Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -76,7 +101,11 @@ impl Cursor {
             )
             .param("cursor"));
         }
-        Ok(id)
+        Ok(item.to_vec())
+    }
+
+    fn unknown() -> Problem {
+        Problem::bad("cursor", "expected the `next` of an answer")
     }
 }
 
@@ -85,7 +114,7 @@ impl PartialSchema for Cursor {
         ObjectBuilder::new()
             .schema_type(Type::String)
             .description(Some("Where to go on: the `next` of the page before."))
-            .pattern(Some("^[A-Za-z0-9_-]{24}$"))
+            .pattern(Some("^[A-Za-z0-9_-]{24,}$"))
             .into()
     }
 }
@@ -96,12 +125,12 @@ impl ToSchema for Cursor {}
 pub(super) fn page<T>(
     mut items: Vec<T>,
     limit: u32,
-    cursor: impl FnOnce(&T) -> Option<String>,
+    cursor: impl FnOnce(&T) -> String,
 ) -> (Vec<T>, Option<String>) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = items.len() > limit;
     items.truncate(limit);
-    let next = items.last().filter(|_| more).and_then(cursor);
+    let next = items.last().filter(|_| more).map(cursor);
     (items, next)
 }
 
@@ -133,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_page_has_a_cursor_only_when_there_is_more() {
-        let cursor = |item: &i32| Some(item.to_string());
+        let cursor = |item: &i32| item.to_string();
         assert_eq!(
             page(vec![1, 2, 3], 2, cursor),
             (vec![1, 2], Some("2".to_owned()))

@@ -66,7 +66,7 @@ pub(super) async fn list(
     }
     let room = room(&app, search.store.as_ref())?;
     let (found, next) = page(room.outbox().list(&list).await?, limit, |last| {
-        Some(Cursor::after(Of::Dead, order, last.id.into()))
+        Cursor::after(Of::Dead, order, last.id.into())
     });
     let items = found
         .into_iter()

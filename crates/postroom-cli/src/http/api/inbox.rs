@@ -4,11 +4,11 @@ use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use postroom::{Arrival, DeadFilter, Inbound, Inbox, InboxMessageId, InboxState, List, WorkItemId};
+use postroom::{Arrival, DeadFilter, Inbound, Inbox, InboxMessageId, InboxState, List};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::cursor::{Cursor, Of, Order, page};
+use super::cursor::{Cursor, Order, page};
 use super::dead::{AT_ONCE, to_the_end};
 use super::messages::due;
 use super::read::{Body, Key, Query};
@@ -16,6 +16,7 @@ use super::shown::{InboxMessageShown, InboxStateName, Page};
 use super::value::{Age, Hash, Headers, Limit, Name, Payload, Time};
 use super::{Store, TAG_INBOX, audit, room};
 use crate::http::{App, Operator, Problem, Viewer};
+use crate::position::Position;
 
 /// What makes an inbound message itself: who sent it, and the id that they gave it.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -260,7 +261,7 @@ impl Search {
             list = list.newest_first();
         }
         if let Some(cursor) = &self.cursor {
-            list = list.after(WorkItemId::from_uuid(cursor.read(Of::Inbox, order)?));
+            list = cursor.read_position(order)?.list(list);
         }
         Ok(list.limit(limit + 1))
     }
@@ -282,8 +283,7 @@ pub(super) async fn list(
     let room = room(&app, search.store.as_ref())?;
     let order = search.order.unwrap_or_default();
     let (found, next) = page(room.inbox().list(&list).await?, limit, |last| {
-        let id = last.work_item_id?;
-        Some(Cursor::after(Of::Inbox, order, id.into()))
+        Cursor::after_position(order, &Position::of(last))
     });
     let items = found
         .into_iter()

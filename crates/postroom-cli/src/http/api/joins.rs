@@ -229,7 +229,7 @@ pub(super) async fn list(
         None => joins.recent(after, limit + 1).await?,
     };
     let (found, next) = page(found, limit, |last| {
-        Some(Cursor::after(Of::Joins, order, last.id.into()))
+        Cursor::after(Of::Joins, order, last.id.into())
     });
     let items = found
         .into_iter()
@@ -350,11 +350,7 @@ pub(super) async fn show(
     let join = find(&room, id).await?;
     let found = room.joins().members(id, after, limit + 1).await?;
     let (found, next) = page(found, limit, |last| {
-        Some(Cursor::after(
-            Of::Members,
-            Order::Oldest,
-            last.message_id.into(),
-        ))
+        Cursor::after(Of::Members, Order::Oldest, last.message_id.into())
     });
     let waiting = match join.status {
         JoinStatus::Pending => Some(waiting(&room, &join, &found).await?),

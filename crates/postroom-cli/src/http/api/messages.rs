@@ -17,6 +17,7 @@ use super::read::{Body, Id, Query};
 use super::shown::{Message, Page, StateName};
 use super::value::{Age, Headers, Limit, Name, Payload, Reference, Time};
 use super::{Store, TAG_MESSAGES, room};
+use crate::age;
 use crate::http::{App, Operator, Problem, Viewer};
 
 /// Messages in one batch at most.
@@ -76,7 +77,10 @@ pub(super) fn due(at: Option<Time>, delay: Option<Age>) -> Result<Option<SystemT
         )
         .param("delay")),
         (Some(Time(at)), None) => Ok(Some(at)),
-        (None, Some(Age(delay))) => Ok(SystemTime::now().checked_add(delay)),
+        (None, Some(Age(delay))) => match age::from_now(delay) {
+            Ok(time) => Ok(Some(time)),
+            Err(detail) => Err(Problem::bad("delay", detail)),
+        },
         (None, None) => Ok(None),
     }
 }
@@ -327,7 +331,7 @@ pub(super) async fn search(
     let room = room(&app, search.store.as_ref())?;
     let order = search.order.unwrap_or_default();
     let (found, next) = page(room.outbox().list(&list).await?, limit, |last| {
-        Some(Cursor::after(Of::Messages, order, last.id.into()))
+        Cursor::after(Of::Messages, order, last.id.into())
     });
     let items = found
         .into_iter()

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use crate::http::{App, Problem};
+use crate::refused::because;
 
 /// The parameters of a query string. Unknown ones are refused.
 pub(super) struct Query<T>(pub(super) T);
@@ -91,27 +92,10 @@ fn is_json(headers: &HeaderMap) -> bool {
     json && parts.all(|part| part.eq_ignore_ascii_case("charset=utf-8"))
 }
 
-/// Serde's words, with the parameter at fault and without the value at fault.
 fn refused(path: &str, said: &str) -> Problem {
-    let said = said.split(" at line ").next().unwrap_or(said);
-    let quoted = || said.split('`').nth(1).map(str::to_owned);
-    let (param, detail) = if said.starts_with("unknown field")
-        || said.starts_with("missing field")
-        || said.starts_with("duplicate field")
-    {
-        let field = quoted().unwrap_or_default();
-        let param = match path.strip_suffix(&field).unwrap_or(path) {
-            "" | "." => field,
-            within => format!("{}.{field}", within.trim_end_matches('.')),
-        };
-        (param, said.to_owned())
-    } else {
-        let expected = said.find("expected ").map_or(said, |at| &said[at..]);
-        (path.to_owned(), expected.to_owned())
-    };
-    match param.as_str() {
-        "" | "." => Problem::new(StatusCode::BAD_REQUEST, detail),
-        _ => Problem::bad(param, detail),
+    match because(path, said) {
+        (Some(param), detail) => Problem::bad(param, detail),
+        (None, detail) => Problem::new(StatusCode::BAD_REQUEST, detail),
     }
 }
 

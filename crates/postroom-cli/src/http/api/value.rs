@@ -86,10 +86,7 @@ pub(super) struct Time(pub(super) SystemTime);
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let time = text.parse::<jiff::Timestamp>().ok();
-        time.map(|time| Self(time.into())).ok_or_else(|| {
-            D::Error::custom("expected a time as RFC 3339 has it, such as 2030-01-31T08:00:00Z")
-        })
+        age::parse_stamp(&text).map(Self).map_err(D::Error::custom)
     }
 }
 

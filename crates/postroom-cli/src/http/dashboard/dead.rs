@@ -12,6 +12,7 @@ use super::messages::{Choice, Shown};
 use super::pager::Pager;
 use super::shown::{When, counted, grouped};
 use crate::config::Role;
+use crate::position::Position;
 
 /// So many can be acted on at once.
 const AT_ONCE: usize = 5_000;
@@ -190,7 +191,7 @@ async fn rows(
     visitor: &Visitor,
     queue: Queue,
     filter: &Filter,
-) -> Result<(Vec<Row>, Option<WorkItemId>), Fault> {
+) -> Result<(Vec<Row>, Option<Position>), Fault> {
     let room = visitor.room()?;
     match queue {
         Queue::Outbox => {

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use postroom::{
-    AuditEntry, Error, InboxMessage, InboxState, Join, JoinId, List, OutboxMessage, Postroom,
-    State, WorkItemId,
+    AuditEntry, Error, InboxMessage, InboxState, Join, JoinId, List, OutboxMessage, Postroom, State,
 };
 
 use super::fault::Fault;
 use super::form::Fields;
 use super::frame::Visitor;
 use crate::age;
+use crate::position::Position;
 
 /// Rows of a page.
 pub(super) const ROWS: u32 = 50;
 
 /// Some rows, and where the next page begins.
-pub(super) struct Page<T, C = WorkItemId> {
+pub(super) struct Page<T, C = Position> {
     pub(super) rows: Vec<T>,
     pub(super) next: Option<C>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Filter {
     pub(super) correlation: Option<String>,
     pub(super) source: Option<String>,
     pub(super) age: Option<Age>,
-    pub(super) after: Option<WorkItemId>,
+    pub(super) after: Option<Position>,
 }
 
 /// By when a message was enqueued.
@@ -72,9 +72,15 @@ pub(super) async fn messages(
     room: &Postroom,
     state: Option<State>,
     filter: &Filter,
-) -> Result<Page<OutboxMessage>, Error> {
-    let rows = room.outbox().list(&filter.list(state)).await?;
-    Ok(Page::new(rows, |message| Some(message.id)))
+) -> Result<Page<OutboxMessage>, Fault> {
+    let mut list = filter.list(state);
+    match &filter.after {
+        None => {}
+        Some(Position::Item(id)) => list = list.after(*id),
+        Some(Position::Arrival { .. }) => return Err(Fault::not_found("page")),
+    }
+    let rows = room.outbox().list(&list).await?;
+    Ok(Page::new(rows, |message| Position::Item(message.id)))
 }
 
 /// Messages of the inbox, the newest first.
@@ -87,8 +93,11 @@ pub(super) async fn inbox(
     if let Some(source) = &filter.source {
         list = list.source(source);
     }
+    if let Some(after) = filter.after.clone() {
+        list = after.list(list);
+    }
     let rows = room.inbox().list(&list).await?;
-    Ok(Page::new(rows, |message| message.work_item_id))
+    Ok(Page::new(rows, Position::of))
 }
 
 impl Filter {
@@ -106,23 +115,20 @@ impl Filter {
             Some(Age::Newer(age)) => list.newer_than(age),
             Some(Age::Older(age)) => list.older_than(age),
         };
-        if let Some(after) = self.after {
-            list = list.after(after);
-        }
         list.newest_first().limit(ROWS + 1)
     }
 }
 
 impl<T, C> Page<T, C> {
     /// Rows of which there may be one too many, and what a page after one of them is asked for by.
-    fn new(mut rows: Vec<T>, cursor: impl Fn(&T) -> Option<C>) -> Self {
+    fn new(mut rows: Vec<T>, cursor: impl Fn(&T) -> C) -> Self {
         let limit = usize::try_from(ROWS).unwrap_or(usize::MAX);
         let is_last = rows.len() <= limit;
         rows.truncate(limit);
         let next = if is_last {
             None
         } else {
-            rows.last().and_then(cursor)
+            rows.last().map(cursor)
         };
         Self { rows, next }
     }
@@ -138,7 +144,7 @@ pub(super) async fn joins(
         Some(key) => room.joins().list(key, after, ROWS + 1).await?,
         None => room.joins().recent(after, ROWS + 1).await?,
     };
-    Ok(Page::new(joins, |join| Some(join.id)))
+    Ok(Page::new(joins, |join| join.id))
 }
 
 /// What was done by hand, the latest first.
@@ -147,7 +153,7 @@ pub(super) async fn audit(
     after: Option<i64>,
 ) -> Result<Page<AuditEntry, i64>, Error> {
     let entries = room.audit().list(ROWS + 1, after).await?;
-    Ok(Page::new(entries, |entry| Some(entry.id)))
+    Ok(Page::new(entries, |entry| entry.id))
 }
 
 /// Writes down that the visitor has done something to these, and to how many messages in all.

@@ -30,6 +30,7 @@ use self::keep::Kept;
 use self::limits::Full;
 use self::signature::hexadecimal;
 use self::source::{Source, Sources};
+pub(crate) use self::standard::key as standard_webhooks_key;
 use self::verify::Refusal;
 use super::{App, Problem};
 use crate::config::Webhook;

@@ -1,7 +1,6 @@
 //! Standard Webhooks: `webhook-signature: v1,BASE64`, several of them with spaces between, over
 //! `ID.TIME.BODY`, where id and time are the headers `webhook-id` and `webhook-timestamp`.
 
-use anyhow::Context;
 use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,16 +14,19 @@ pub(super) const TIME: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
 /// Secrets are written `whsec_` and base64.
-pub(super) fn keys(secrets: &[Secret]) -> anyhow::Result<Keys> {
-    let decoded = secrets.iter().map(|secret| {
-        let text = secret.reveal();
-        let text = text.strip_prefix("whsec_").unwrap_or(text);
-        STANDARD
-            .decode(text)
-            .ok()
-            .context("a secret of Standard Webhooks is `whsec_` and base64")
-    });
-    Keys::new(&decoded.collect::<Result<Vec<_>, _>>()?)
+pub(crate) fn keys(secrets: &[Secret]) -> anyhow::Result<Keys> {
+    let keys: Result<Vec<_>, _> = secrets.iter().map(key).collect();
+    Keys::new(&keys.map_err(anyhow::Error::msg)?)
+}
+
+/// The bytes that a secret stands for.
+pub(crate) fn key(secret: &Secret) -> Result<Vec<u8>, &'static str> {
+    let text = secret.reveal();
+    STANDARD
+        .decode(text.strip_prefix("whsec_").unwrap_or(text))
+        .ok()
+        .filter(|key| !key.is_empty())
+        .ok_or("a secret of Standard Webhooks is `whsec_` and base64")
 }
 
 /// The id of the message, when the request is signed.

@@ -144,6 +144,12 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             "{died_of_source}",
             only_inbox("\n  AND (@P4 IS NULL OR (q.Source = @P4 AND DATALENGTH(q.Source) = DATALENGTH(@P4)))"),
         ),
+        (
+            "{then_by}",
+            either("q.CreatedAt {direction}", "{first_seen} {direction}, q.KeyHash {direction}"),
+        ),
+        ("{first_seen}", "DATEDIFF_BIG(MICROSECOND, '19700101', q.FirstSeenUtc)".to_owned()),
+        ("{after_key_hash}", key_hash("@P12", "@P13")),
         ("{limit}", parameter(8)),
         ("{matched_after}", ordered(&parameter(4))),
         ("{matched_limit}", parameter(5)),

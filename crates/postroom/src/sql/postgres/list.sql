@@ -1,6 +1,7 @@
 -- One page of messages, in the order of their ids. $1 statuses; $2 topic, $3 correlation id, $4 enqueued
 -- at least so many microseconds ago, $5 less than so many, each or NULL; ids from $6 to $7; inbox only:
--- $8 source or NULL; then the limit; inbox only: $10 whether to include those that were never enqueued.
+-- $8 source or NULL; then the limit; inbox only: $10 whether to include those that were never enqueued,
+-- and after which of them, or NULL: $11 first seen, $12 source, $13 message id.
 --
 -- Each table is asked for a page of its own, so that live and dead messages come by their keys and are
 -- not sorted. The archive, which knows ids only by a BRIN index, is asked through a function.
@@ -30,5 +31,5 @@ FROM (
      LIMIT {limit})
     {listed_seen}) AS q
 {with_seen}
-ORDER BY q.id {direction_and_nulls}, q.created_at {direction}
+ORDER BY q.id {direction_and_nulls}, q.created_at {direction}{then_by_key}
 LIMIT {limit}

@@ -9,5 +9,7 @@ UNION ALL
        AND $3::text IS NULL
        AND first_seen <= coalesce(statement_timestamp() - $4::bigint * interval '1 microsecond', 'infinity')
        AND first_seen > coalesce(statement_timestamp() - $5::bigint * interval '1 microsecond', '-infinity'){of_source}
-     ORDER BY first_seen {direction}
+       AND ($11::bigint IS NULL OR (first_seen, source, message_id)
+            {beyond} ('epoch'::timestamptz + $11::bigint * interval '1 microsecond', $12::text COLLATE "C", $13::text COLLATE "C"))
+     ORDER BY first_seen {direction}, source {direction}, message_id {direction}
      LIMIT {limit})

@@ -79,6 +79,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             "{of_source}",
             only_inbox("\n       AND ($8::text IS NULL OR source = $8::text COLLATE \"C\")"),
         ),
+        ("{then_by_key}", only_inbox(", q.source {direction}, q.message_id {direction}")),
         ("{limit}", parameter(8, "bigint")),
         ("{and_source}", only_inbox(", $8::text")),
         ("{archived}", include_str!("archived.sql").trim_end().to_owned()),

@@ -1,7 +1,8 @@
 -- One page of messages, in the order of their ids. ?1 statuses as JSON; ?2 topic, ?3 correlation id,
 -- ?4 enqueued at least so many microseconds ago, ?5 less than so many, each or NULL; ids from ?6 to ?7;
 -- inbox only: ?8 source or NULL; then the limit; inbox only: ?10 whether to include those that were never
--- enqueued. Each table is asked for a page of its own, which comes by its index of ids, without a sort.
+-- enqueued, and after which of them, or NULL: ?11 first seen, ?12 source, ?13 message id. Each table is
+-- asked for a page of its own, which comes by its index of ids, without a sort.
 SELECT {shown}
 FROM (
     SELECT * FROM (
@@ -31,5 +32,5 @@ FROM (
     ORDER BY id {direction}
     LIMIT {limit})
     {listed_seen}) AS q
-ORDER BY id {direction_and_nulls}, created_at {direction}
+ORDER BY id {direction_and_nulls}, created_at {direction}{then_by_key}
 LIMIT {limit}

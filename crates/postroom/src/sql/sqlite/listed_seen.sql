@@ -10,5 +10,6 @@ UNION ALL
       AND ?3 IS NULL
       AND (?4 IS NULL OR first_seen <= {now} - ?4)
       AND (?5 IS NULL OR first_seen > {now} - ?5){of_source}
-    ORDER BY first_seen {direction}
+      AND (?11 IS NULL OR (first_seen, source, message_id) {beyond} (?11, ?12, ?13))
+    ORDER BY first_seen {direction}, source {direction}, message_id {direction}
     LIMIT {limit})

@@ -62,6 +62,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{counted_seen}", only_inbox(include_str!("counted_seen.sql"))),
         ("{listed}", include_str!("listed.sql").trim_end().to_owned()),
         ("{of_source}", only_inbox("\n      AND (?8 IS NULL OR source = ?8)")),
+        ("{then_by_key}", only_inbox(", source {direction}, message_id {direction}")),
         ("{limit}", parameter(8)),
         ("{died}", include_str!("died.sql").trim_end().to_owned()),
         ("{died_of_source}", only_inbox("\n  AND (?4 IS NULL OR source = ?4)")),

@@ -211,6 +211,24 @@ async fn callers_of_sqlite_that_wait_together_share_a_commit(fixture: Fixture) {
     assert_eq!(outbox.counts().await.unwrap().ready, 64);
 }
 
+/// To put a file into write-ahead mode is to write to it, and for that SQLite does not wait by itself.
+async fn opening_a_file_of_sqlite_waits_for_its_writer(_: Fixture) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other
+        .execute_batch("CREATE TABLE a (b); BEGIN IMMEDIATE")
+        .unwrap();
+
+    let url = format!("sqlite:{}", path.display());
+    let mut opening = tokio::spawn(async move { Postroom::connect(&url).await });
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut opening).await;
+    assert!(early.is_err(), "it was opened, or given up: {early:?}");
+    other.execute_batch("COMMIT").unwrap();
+    let room = opening.await.unwrap().unwrap();
+    room.deploy().await.unwrap();
+}
+
 /// How many commits the write-ahead log holds: frames that say how large the database is afterwards and
 /// carry the log's present salt.
 fn commits(fixture: &Fixture) -> usize {
@@ -667,7 +685,8 @@ async fn on_an_unkind_server() -> (Server, Fixture) {
 }
 
 testkit::mount!(
-    sqlite: callers_of_sqlite_that_wait_together_share_a_commit;
+    sqlite: callers_of_sqlite_that_wait_together_share_a_commit,
+    opening_a_file_of_sqlite_waits_for_its_writer;
     postgres: a_claim_of_fresh_messages_touches_no_index_of_postgres,
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,

@@ -214,7 +214,7 @@ fn configure(connection: &Connection, options: &Options, read_only: bool) -> rus
     connection.busy_handler(Some(wait_for_other_writers))?;
     connection.set_prepared_statement_cache_capacity(256);
     if !read_only {
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        write_ahead(connection)?;
         let synchronous = match options.synchronous {
             Synchronous::Full => "FULL",
             Synchronous::Normal => "NORMAL",
@@ -226,6 +226,23 @@ fn configure(connection: &Connection, options: &Options, read_only: bool) -> rus
     }
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.execute_batch(include_str!("../../sql/sqlite/connection.sql"))
+}
+
+/// Puts a file into write-ahead mode. When several do that to a new file at once, some are told at once that
+/// it is locked, because here SQLite asks no busy handler.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let mut tries = 0;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy)
+                    && wait_for_other_writers(tries) =>
+            {
+                tries += 1;
+            }
+            result => return result,
+        }
+    }
 }
 
 /// SQLite's own handler sleeps longer and longer, so that whoever waited longest asks least often.

@@ -16,7 +16,7 @@ use crate::id::{JoinId, OwnerToken};
 use crate::join::{Finished, JoinStatus, finished};
 use crate::list::{DeadFilter, Matching};
 use crate::observe::Propagator;
-use crate::sql::{Call, Catalog, Dialect, Names, Queue, QueueSql, Row, Value};
+use crate::sql::{Call, Catalog, Dialect, LATE_COMMITS, Names, Queue, QueueSql, Row, Value};
 use crate::wake::Wake;
 
 /// One store: one database, one schema.
@@ -650,18 +650,20 @@ pub(crate) struct Watermark(Mutex<Option<Mark>>);
 struct Mark {
     /// The highest next_attempt_at claimed so far.
     highest: i64,
+    /// The last claim got all that it asked for, so that there is more above.
+    plenty: bool,
     rescan_at: Instant,
 }
 
 impl Watermark {
-    /// Transactions that commit this late are still found by the next claim.
-    const MARGIN: i64 = 100_000;
-
+    /// Transactions may commit late, so the end of the queue is always looked at: the claim itself sees to
+    /// that. When there was no more, the next look comes later, and goes back as far. In a long queue that
+    /// would be to walk over thousands of messages that were claimed already.
     pub(crate) fn from(&self) -> Option<i64> {
         let mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mark.as_ref()
             .filter(|mark| Instant::now() < mark.rescan_at)
-            .map(|mark| mark.highest - Self::MARGIN)
+            .map(|mark| mark.highest - if mark.plenty { 0 } else { LATE_COMMITS })
     }
 
     /// A claim is done that started at `from`. One that filled its batch above the mark has not looked
@@ -682,6 +684,7 @@ impl Watermark {
         if from.is_some_and(|from| next_attempts.iter().all(|next| *next >= from)) {
             if let Some(mark) = mark.as_mut() {
                 mark.highest = mark.highest.max(latest);
+                mark.plenty = true;
             }
             return;
         }
@@ -689,6 +692,7 @@ impl Watermark {
             highest: mark
                 .as_ref()
                 .map_or(latest, |mark| mark.highest.max(latest)),
+            plenty: true,
             rescan_at: rescan_at(cost),
         });
     }
@@ -696,12 +700,21 @@ impl Watermark {
     /// A dispatcher has looked from `from` on, and nowhere else. However little it has found, it looks at
     /// everything again only when it is time for that: a few messages at a time must not cost a walk over
     /// all that were handled before.
-    pub(crate) fn looked(&self, from: Option<i64>, cost: Duration, next_attempts: &[i64]) {
+    pub(crate) fn looked(
+        &self,
+        from: Option<i64>,
+        cost: Duration,
+        filled: bool,
+        next_attempts: &[i64],
+    ) {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = next_attempts.iter().copied().max();
         match (from, mark.as_mut(), latest) {
-            (Some(_), Some(mark), Some(latest)) => mark.highest = mark.highest.max(latest),
-            (Some(_), _, _) | (None, None, None) => {}
+            (Some(_), Some(mark), latest) => {
+                mark.highest = latest.map_or(mark.highest, |latest| mark.highest.max(latest));
+                mark.plenty = filled;
+            }
+            (Some(_), None, _) | (None, None, None) => {}
             (None, known, latest) => {
                 let highest = known
                     .map(|mark| mark.highest)
@@ -710,6 +723,7 @@ impl Watermark {
                     .max();
                 *mark = highest.map(|highest| Mark {
                     highest,
+                    plenty: filled,
                     rescan_at: rescan_at(cost),
                 });
             }
@@ -767,4 +781,27 @@ pub(crate) fn duration_micros(param: &'static str, duration: Duration) -> Result
                 longest.as_secs() / 86_400
             ))
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COST: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn the_next_look_starts_at_the_last_one_and_goes_back_when_there_was_no_more() {
+        let mark = Watermark::default();
+        assert_eq!(mark.from(), None);
+        mark.looked(None, COST, true, &[7_000_000, 9_000_000, 8_000_000]);
+        assert_eq!(mark.from(), Some(9_000_000));
+        mark.looked(Some(9_000_000), COST, false, &[9_500_000]);
+        assert_eq!(mark.from(), Some(9_500_000 - LATE_COMMITS));
+        mark.looked(mark.from(), COST, false, &[]);
+        assert_eq!(mark.from(), Some(9_500_000 - LATE_COMMITS));
+        mark.looked(mark.from(), COST, true, &[9_400_000]);
+        assert_eq!(mark.from(), Some(9_500_000));
+        mark.claimed(mark.from(), COST, false, &[]);
+        assert_eq!(mark.from(), None, "everything was looked at");
+    }
 }

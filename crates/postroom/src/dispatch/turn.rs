@@ -85,11 +85,11 @@ impl Store {
         if let Some(claim) = claim {
             let claimed = turned.claimed.len();
             let next_attempts = next_attempts(queue, &turned.claimed);
+            let filled = claimed == claim.batch;
             if claim.everywhere {
-                let filled = claimed == claim.batch;
                 watermark.claimed(from, started.elapsed(), filled, &next_attempts);
             } else {
-                watermark.looked(from, started.elapsed(), &next_attempts);
+                watermark.looked(from, started.elapsed(), filled, &next_attempts);
             }
             tracing::debug!(store = %self.identifier, queue = name, count = claimed, "claimed");
             counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name)

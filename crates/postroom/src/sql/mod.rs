@@ -45,6 +45,10 @@ pub(crate) use row::Row;
 pub(crate) use script::statements;
 pub(crate) use script::{Call, Part, Script};
 
+/// A message that is committed so late, in microseconds, is found by the next claim, though that starts to look
+/// where the last one ended.
+pub(crate) const LATE_COMMITS: i64 = 100_000;
+
 /// Which SQL a database speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ use postroom::{
 use testkit::{Backend, Fixture, eventually};
 use tracing::Level;
 
-use crate::dispatch_scene::{Counters, QUEUES, dispatcher, in_both_queues, on_one_thread, put};
+use crate::dispatch_scene::{Counters, QUEUES, dispatcher, in_both_queues, on, on_one_thread, put};
 
 /// So rarely does it look by itself that whatever is found was announced.
 const HARDLY_EVER: Duration = Duration::from_secs(3600);
@@ -350,6 +350,44 @@ async fn without_listening_nothing_is_found_before_the_next_poll(fixture: Fixtur
     .await;
 }
 
+/// A transaction may commit after messages that came later were claimed.
+///
+/// An extension: no requirement asks for it.
+async fn what_lies_before_the_last_claim_is_found(fixture: Fixture) {
+    for queue in QUEUES {
+        let behind = fixture.clone();
+        on_one_thread(&fixture, move |room, _| async move {
+            put(&room, queue, "late", "").await;
+            let table = queue.name();
+            let when = |micros: i64| {
+                let behind = &behind;
+                async move {
+                    let time = behind.time(behind.clock().await + micros);
+                    let update = "SET next_attempt_at =";
+                    behind
+                        .sql(&format!(
+                            "UPDATE {{{table}}} {update} {time} WHERE topic = 'late'"
+                        ))
+                        .await;
+                }
+            };
+            when(600_000_000).await;
+            for _ in 0..100 {
+                put(&room, queue, "a", "").await;
+            }
+            let handled = |_: Delivery| async {};
+            let few = room.dispatcher().batch(10).concurrency(10);
+            let dispatcher = on(on(few, queue, "a", handled), queue, "late", handled);
+            let running = dispatcher.start().unwrap();
+            eventually(|| async { (running.report().done >= 20).then_some(()) }).await;
+            when(-60_000_000).await;
+            eventually(|| async { (running.report().done == 101).then_some(()) }).await;
+            running.stop().await;
+        })
+        .await;
+    }
+}
+
 /// Shows OBX-122, IBX-125. An idle queue is asked less and less often, and yet not too rarely.
 async fn an_idle_queue_is_asked_less_and_less_often(fixture: Fixture) {
     in_both_queues(async |queue| {
@@ -443,6 +481,7 @@ testkit::mount!(
     the_beginning_of_a_wait_wakes,
     without_listening_messages_are_found_by_polling,
     without_listening_nothing_is_found_before_the_next_poll,
+    what_lies_before_the_last_claim_is_found,
     an_idle_queue_is_asked_less_and_less_often,
     failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
     the_first_look_may_be_delayed;
@@ -455,6 +494,7 @@ testkit::mount!(
     the_beginning_of_a_wait_wakes,
     without_listening_messages_are_found_by_polling,
     without_listening_nothing_is_found_before_the_next_poll,
+    what_lies_before_the_last_claim_is_found,
     an_idle_queue_is_asked_less_and_less_often,
     failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
     the_first_look_may_be_delayed;
@@ -466,6 +506,7 @@ testkit::mount!(
     the_beginning_of_a_wait_wakes,
     without_listening_messages_are_found_by_polling,
     without_listening_nothing_is_found_before_the_next_poll,
+    what_lies_before_the_last_claim_is_found,
     an_idle_queue_is_asked_less_and_less_often,
     failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
     the_first_look_may_be_delayed;
@@ -477,6 +518,7 @@ testkit::mount!(
     the_beginning_of_a_wait_wakes,
     without_listening_messages_are_found_by_polling,
     without_listening_nothing_is_found_before_the_next_poll,
+    what_lies_before_the_last_claim_is_found,
     an_idle_queue_is_asked_less_and_less_often,
     failures_are_logged_and_pause_longer_and_longer_until_all_is_well,
     the_first_look_may_be_delayed,

@@ -1,6 +1,7 @@
 //! SQL Server's files. The work is done by stored procedures (`procedures/`), which serve other languages
 //! too; the files beside this one call them. What several procedures share is in `parts/`.
 
+use crate::sql::LATE_COMMITS;
 use crate::sql::catalog::{By, Files, Queue, files_with};
 
 #[cfg(test)]
@@ -253,7 +254,14 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{due}", since_1970("@DueMicroseconds")),
         ("{enqueued_due}", since_1970("@P7")),
         ("{given_due}", since_1970("CAST(d.[value] AS bigint)")),
-        ("{claim_from}", since_1970("@P4")),
+        (
+            "{claim_from}",
+            format!(
+                "CASE WHEN {from} < {late} THEN {from} WHEN @P4 IS NOT NULL THEN {late} END",
+                from = since_1970("@P4"),
+                late = later("SYSUTCDATETIME()", &format!("-{LATE_COMMITS}")),
+            ),
+        ),
         ("{dead_at}", since_1970("@P3")),
         ("{second_time}", since_1970("@P2")),
         ("{first_ago}", later("SYSUTCDATETIME()", "-@P1")),

@@ -7,7 +7,7 @@ SELECT JSON_ARRAYAGG(HEX(c.id)) INTO @postroom_chosen
 FROM (
     SELECT id
     FROM {queue} FORCE INDEX ({name queue+_ready})
-    WHERE next_attempt_at >= IF(?5 <> 0, -9223372036854775807, COALESCE(?4, -9223372036854775807))
+    WHERE next_attempt_at >= LEAST(COALESCE(IF(?5 <> 0, NULL, ?4), -9223372036854775807), {now} - {late_commits})
       AND next_attempt_at <= {now}
       AND (locked_until IS NULL OR locked_until < {now})
     ORDER BY next_attempt_at, id

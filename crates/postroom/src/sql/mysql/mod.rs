@@ -9,6 +9,7 @@
 //! - A derived table with a LIMIT is made before the rest runs, in its order; STRAIGHT_JOIN keeps the order
 //!   of tables, FORCE INDEX (PRIMARY) the way to their rows, whatever the statistics say.
 
+use crate::sql::LATE_COMMITS;
 use crate::sql::catalog::{
     By, Files, INBOX_COLUMNS, INBOX_RETURNED, OUTBOX_COLUMNS, OUTBOX_RETURNED, Queue, files_with,
 };
@@ -68,6 +69,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ("{counted_seen}", only_inbox(include_str!("counted_seen.sql"))),
         ("{listed}", include_str!("listed.sql").trim_end().to_owned()),
         ("{of_source}", only_inbox("\n       AND (?8 IS NULL OR source = ?8)")),
+        ("{late_commits}", LATE_COMMITS.to_string()),
         ("{then_by_key}", only_inbox(", q.source {direction}, q.message_id {direction}")),
         ("{limit}", parameter(8)),
         ("{died}", include_str!("died.sql").trim_end().to_owned()),

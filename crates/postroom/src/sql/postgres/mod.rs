@@ -1,6 +1,7 @@
 //! PostgreSQL's files. The work is done by functions in the database (`functions/`), which carry the
 //! planner's guards and serve other languages too; the files beside this one call them.
 
+use crate::sql::LATE_COMMITS;
 use crate::sql::catalog::{
     By, Files, INBOX_COLUMNS, INBOX_RETURNED, OUTBOX_COLUMNS, OUTBOX_RETURNED, Queue, files_with,
 };
@@ -78,6 +79,14 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         (
             "{of_source}",
             only_inbox("\n       AND ($8::text IS NULL OR source = $8::text COLLATE \"C\")"),
+        ),
+        (
+            "{claim_from}",
+            format!(
+                "CASE WHEN $4::bigint IS NULL THEN '-infinity' ELSE least(\
+                 'epoch'::timestamptz + $4::bigint * interval '1 microsecond', \
+                 statement_timestamp() - {LATE_COMMITS} * interval '1 microsecond') END"
+            ),
         ),
         ("{then_by_key}", only_inbox(", q.source {direction}, q.message_id {direction}")),
         ("{limit}", parameter(8, "bigint")),

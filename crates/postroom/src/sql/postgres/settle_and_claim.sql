@@ -17,6 +17,6 @@ FROM {queue+_claim}(
     $1::uuid,
     $2::bigint * interval '1 microsecond',
     $3::bigint::integer,
-    coalesce('epoch'::timestamptz + $4::bigint * interval '1 microsecond', '-infinity'),
+    {claim_from},
     $5::bigint <> 0) AS q
 {with_seen}

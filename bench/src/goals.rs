@@ -177,6 +177,16 @@ fn goals() -> Vec<Goal> {
     let alike = |workload| Other(of(workload, w::POSTROOM));
     vec![
         rate("drain / best peer", Postgres, w::DRAIN, BestPeer, 2.5),
+        Goal {
+            of: of(w::DRAIN, w::NO_ARCHIVE),
+            ..rate(
+                "drain, nothing kept / best peer",
+                Postgres,
+                w::DRAIN,
+                BestPeer,
+                2.5,
+            )
+        },
         guarded(
             rate(
                 "drain / its own statements",

@@ -19,6 +19,7 @@ use crate::side::BULK;
 /// The names that rows and goals know contenders by.
 pub(crate) const POSTROOM: &str = "postroom";
 pub(crate) const BY_HAND: &str = "postroom, claim and ack";
+pub(crate) const NO_ARCHIVE: &str = "postroom, nothing kept";
 pub(crate) const FLOOR: &str = "raw SQL";
 pub(crate) const CLASSIC: &str = "raw SQL, status flips";
 pub(crate) const NO_DISPATCHER: &str = "postroom, no dispatcher";
@@ -326,6 +327,9 @@ async fn postgres(plan: &Plan, server: &str) -> Result<Arena> {
     let ours = arena.add(contender);
     let start = Start::side(&["daemon", &url, "--schema", "bench"])?;
     let daemon = arena.add(Contender::new(DAEMON, start, None));
+    let no_archive = [&of("postroom")[..], &["--no-archive"]].concat();
+    let (contender, _) = side(NO_ARCHIVE, "no_archive", &no_archive).await?;
+    let no_archive = arena.add(contender);
     let kept = [&of("postroom")[..], &["--keep-done"]].concat();
     let (contender, kept_url) = side(POSTROOM, "kept", &kept).await?;
     let kept = arena.add(contender);
@@ -362,7 +366,7 @@ async fn postgres(plan: &Plan, server: &str) -> Result<Arena> {
         Work::Fill { messages },
         &with_peers(&[floor, ours]),
     );
-    arena.entries(drains(plan, (floor, ours), Some(classic), &others));
+    arena.entries(drains(plan, (floor, ours), &[no_archive, classic], &others));
     let samples = plan.messages(200, 50);
     arena.group(
         LATENCY,
@@ -417,7 +421,7 @@ fn sqlite(plan: &Plan, folder: &Path) -> Result<Arena> {
     arena.entries(entries);
     let messages = plan.messages(100_000, 50_000);
     arena.group(BULK_ENQUEUE, Work::Fill { messages }, &[floor, ours]);
-    arena.entries(drains(plan, (floor, ours), None, &[]));
+    arena.entries(drains(plan, (floor, ours), &[], &[]));
     arena.groups.push(Group {
         entries: shapes(plan, ours, kept),
         archive: plan.full.then(|| (kept, Archive::Sqlite(path("kept.db")))),
@@ -441,7 +445,7 @@ async fn mysql(plan: &Plan, server: &testkit::mysql::Server) -> Result<Arena> {
     arena.group(ENQUEUE_16, work, &[floor, ours]);
     let messages = plan.messages(100_000, 50_000);
     arena.group(BULK_ENQUEUE, Work::Fill { messages }, &[floor, ours]);
-    arena.entries(drains(plan, (floor, ours), None, &[]));
+    arena.entries(drains(plan, (floor, ours), &[], &[]));
     arena.entries(inbox(ours, plan.messages(16_000, 8_000)));
     Ok(arena)
 }
@@ -459,7 +463,7 @@ fn entry(workload: &'static str, contender: usize, work: Work) -> Entry {
 fn drains(
     plan: &Plan,
     (floor, ours): (usize, usize),
-    classic: Option<usize>,
+    beside: &[usize],
     peers: &[usize],
 ) -> Vec<Entry> {
     let messages = plan.messages(100_000, 50_000);
@@ -472,14 +476,13 @@ fn drains(
     };
     let mut entries: Vec<Entry> = [floor, ours]
         .into_iter()
-        .chain(classic)
+        .chain(beside.iter().copied())
         .map(|side| entry(DRAIN, side, Work::drain(messages)))
         .collect();
     entries.push(Entry {
         called: Some(BY_HAND),
         ..entry(DRAIN, ours, by_hand)
     });
-    let messages = plan.messages(50_000, 10_000);
     entries.extend(
         peers
             .iter()

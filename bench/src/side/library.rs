@@ -11,7 +11,8 @@ use postroom::{
 use tokio_postgres::NoTls;
 
 use super::{
-    BATCH, BULK, DRAINERS, LEASE, Side, TOPIC, age, all, latency, payload, thinned, timed,
+    Arguments, BATCH, BULK, DRAINERS, LEASE, Side, TOPIC, age, all, latency, payload, thinned,
+    timed,
 };
 use crate::protocol::{Answer, Queue, Request};
 
@@ -27,6 +28,7 @@ pub(crate) struct Library {
     url: String,
     schemas: Vec<String>,
     keep_done: bool,
+    archive: bool,
     rooms: Vec<Postroom>,
     fleet: Option<Fleet>,
     running: Option<Running>,
@@ -36,19 +38,19 @@ impl Library {
     pub(crate) async fn open(
         url: &str,
         schema: Option<&str>,
-        stores: Option<usize>,
-        keep_done: bool,
+        arguments: &Arguments,
     ) -> Result<Self> {
         let schema = schema.unwrap_or_default();
         let mut library = Self {
             url: url.to_owned(),
             schemas: vec![schema.to_owned()],
-            keep_done,
+            keep_done: arguments.keep_done,
+            archive: !arguments.no_archive,
             rooms: Vec::new(),
             fleet: None,
             running: None,
         };
-        let Some(stores) = stores else {
+        let Some(stores) = arguments.stores else {
             library.rooms = vec![library.options(schema).connect().await?];
             return Ok(library);
         };
@@ -68,7 +70,9 @@ impl Library {
     }
 
     fn options(&self, schema: &str) -> Options {
-        let options = Options::new(&self.url).dev_profile();
+        let options = Options::new(&self.url)
+            .dev_profile()
+            .keep_done(self.archive);
         if schema.is_empty() {
             options
         } else {

@@ -56,9 +56,12 @@ pub(crate) struct Arguments {
     /// A fleet of that many stores instead of one.
     #[arg(long)]
     stores: Option<usize>,
-    /// Leave what is done where it is.
+    /// Leave what is done where it is when the store is cleaned.
     #[arg(long)]
     keep_done: bool,
+    /// Delete messages when they are done, instead of keeping them.
+    #[arg(long)]
+    no_archive: bool,
 }
 
 /// Answers one request.
@@ -100,10 +103,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     } = &arguments;
     let (url, schema) = (url.as_str(), schema.as_deref());
     match kind {
-        Kind::Postroom => {
-            serve(library::Library::open(url, schema, arguments.stores, arguments.keep_done).await?)
-                .await
-        }
+        Kind::Postroom => serve(library::Library::open(url, schema, &arguments).await?).await,
         Kind::Daemon => serve(daemon::Daemon::start(url, schema).await?).await,
         Kind::Classic => serve(classic_floor::ClassicFloor::open(url).await?).await,
         Kind::Floor => match url.split_once(':').map(|(scheme, _)| scheme) {

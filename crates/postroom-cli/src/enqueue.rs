@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use postroom::{JoinId, Message, MessageId, Once, Outbox, Receipt};
+use postroom::{ErrorKind, JoinId, Message, MessageId, Once, Outbox, Receipt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -65,7 +65,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = age::parse_stamp, conflicts_with = "json_lines")]
     due_at: Option<SystemTime>,
 
-    /// An idempotency key: doing it again with the same key and message enqueues nothing more
+    /// An idempotency key: doing it again with the same key and message enqueues nothing more. A time
+    /// counted from now makes it another message: give --due-at instead of --due-in
     #[arg(long, conflicts_with = "json_lines")]
     key: Option<String>,
 
@@ -183,22 +184,20 @@ impl Arguments {
         let mut batch = Vec::with_capacity(BATCH);
         let mut stopped = None;
         for (number, line) in (1_u64..).zip(std::io::stdin().lock().lines()) {
-            match self.read_line(outbox, line) {
+            match self.read_line(outbox, number, line) {
                 Ok(None) => {}
                 Ok(Some(line)) => batch.push(line),
                 Err(error) => {
-                    stopped = Some(error.context(format!(
-                        "line {number} is not right; nothing from it on was enqueued"
-                    )));
+                    stopped = Some(error.context(not_right(number)));
                     break;
                 }
             }
             if batch.len() == BATCH {
-                sent.send(outbox, &mut batch).await?;
+                sent.send(outbox, std::mem::take(&mut batch)).await?;
                 spinner.set_position(sent.new);
             }
         }
-        sent.send(outbox, &mut batch).await?;
+        sent.send(outbox, batch).await?;
         stopped.map_or(Ok(()), Err)
     }
 
@@ -206,21 +205,27 @@ impl Arguments {
     fn read_line(
         &self,
         outbox: &Outbox,
+        number: u64,
         line: std::io::Result<String>,
     ) -> anyhow::Result<Option<Line>> {
         let line = line.context("it cannot be read as UTF-8 text")?;
         if line.trim().is_empty() {
             return Ok(None);
         }
-        let line = Fields::parse(&line)?.line(self.topic.as_deref())?;
+        let line = Fields::parse(&line)?.line(number, self.topic.as_deref())?;
         // A batch is refused as a whole, so each message is checked while its line is known.
         outbox.statements(&line.message)?;
         Ok(Some(line))
     }
 }
 
+fn not_right(number: u64) -> String {
+    format!("line {number} is not right; nothing from it on was enqueued")
+}
+
 /// A message of a line.
 struct Line {
+    number: u64,
     message: Message,
     key: Option<String>,
 }
@@ -233,21 +238,58 @@ struct Sent {
 }
 
 impl Sent {
-    /// Sends what has gathered: in one transaction, apart from messages with a key of their own.
-    async fn send(&mut self, outbox: &Outbox, batch: &mut Vec<Line>) -> anyhow::Result<()> {
-        let mut messages = Vec::with_capacity(batch.len());
-        for Line { message, key } in batch.drain(..) {
-            let Some(key) = key else {
-                messages.push(message);
-                continue;
-            };
-            match outbox.enqueue_once(&key, &message).await? {
-                Once::New(_) => self.new += 1,
-                Once::Again(_) => self.before += 1,
+    /// Sends what has gathered, in order: those without a key in one transaction as far as they stand
+    /// together, those with one by one.
+    async fn send(&mut self, outbox: &Outbox, batch: Vec<Line>) -> anyhow::Result<()> {
+        for lines in batch.chunk_by(|one, next| one.key.is_none() && next.key.is_none()) {
+            match lines {
+                [line @ Line { key: Some(key), .. }] => {
+                    let enqueued = outbox.enqueue_once(key, &line.message).await;
+                    match enqueued.map_err(|error| line.refused(error))? {
+                        Once::New(_) => self.new += 1,
+                        Once::Again(_) => self.before += 1,
+                    }
+                }
+                lines => self.send_together(outbox, lines).await?,
             }
         }
-        self.new += outbox.enqueue_many(&messages).await?.len() as u64;
         Ok(())
+    }
+
+    /// What the database refuses only when it is written, such as a join that is not there, fails a
+    /// transaction as a whole: then each line is sent alone, up to the one at fault.
+    async fn send_together(&mut self, outbox: &Outbox, lines: &[Line]) -> anyhow::Result<()> {
+        let messages: Vec<Message> = lines.iter().map(|line| line.message.clone()).collect();
+        match outbox.enqueue_many(&messages).await {
+            Ok(receipts) => self.new += receipts.len() as u64,
+            Err(error) if error.is_transient() => {
+                let first = lines.first().map_or(0, |line| line.number);
+                return Err(anyhow::Error::from(error).context(format!(
+                    "nobody knows whether the lines from {first} on were enqueued; none after the next {} was",
+                    lines.len()
+                )));
+            }
+            Err(_) => {
+                for line in lines {
+                    let enqueued = outbox.enqueue(&line.message).await;
+                    enqueued.map_err(|error| line.refused(error))?;
+                    self.new += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn refused(&self, error: postroom::Error) -> anyhow::Error {
+        let error = match error.kind() {
+            ErrorKind::Conflict { .. } => anyhow::anyhow!(
+                "its idempotency_key stands for another message; use another key, or send that message"
+            ),
+            _ => anyhow::Error::from(error),
+        };
+        error.context(not_right(self.number))
     }
 }
 
@@ -262,8 +304,8 @@ struct Fields {
     headers: BTreeMap<String, String>,
     due_at: Option<String>,
     delay: Option<String>,
-    message_id: Option<Uuid>,
-    join_id: Option<Uuid>,
+    message_id: Option<String>,
+    join_id: Option<String>,
     idempotency_key: Option<String>,
 }
 
@@ -298,8 +340,8 @@ impl Fields {
             Err(error) if error.inner().is_data() => {
                 let said = error.inner().to_string();
                 match because(&error.path().to_string(), &said) {
-                    (Some(field), detail) if FIELDS.contains(&field.as_str()) => {
-                        anyhow::anyhow!("{field}: {detail}")
+                    (Some(field), detail) if FIELDS.contains(&outermost(&field)) => {
+                        anyhow::anyhow!("{}: {detail}", outermost(&field))
                     }
                     (Some(field), _) => match nearest(&field, FIELDS.into_iter()) {
                         Some(nearest) => anyhow::anyhow!(
@@ -323,7 +365,7 @@ impl Fields {
         }
     }
 
-    fn line(self, topic: Option<&str>) -> anyhow::Result<Line> {
+    fn line(self, number: u64, topic: Option<&str>) -> anyhow::Result<Line> {
         let Some(topic) = self.topic.as_deref().or(topic) else {
             bail!("it has no topic, and no TOPIC was given");
         };
@@ -352,17 +394,28 @@ impl Fields {
         if let Some(due) = due {
             message = message.due_at(due);
         }
-        if let Some(id) = self.message_id {
-            message = message.message_id(MessageId::from_uuid(id));
+        if let Some(id) = &self.message_id {
+            message = message.message_id(MessageId::from_uuid(uuid("message_id", id)?));
         }
-        if let Some(join) = self.join_id {
-            message = message.join(JoinId::from_uuid(join));
+        if let Some(join) = &self.join_id {
+            message = message.join(JoinId::from_uuid(uuid("join_id", join)?));
         }
         Ok(Line {
+            number,
             message,
             key: self.idempotency_key,
         })
     }
+}
+
+/// The field that a path such as `headers.a` begins with.
+fn outermost(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+fn uuid(field: &str, text: &str) -> anyhow::Result<Uuid> {
+    text.parse()
+        .map_err(|_| anyhow::anyhow!("{field}: expected a UUID"))
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

@@ -71,7 +71,9 @@ impl FromStr for Position {
 }
 
 fn arrival(micros: &str, source: &str, message_id: &str) -> Option<Position> {
-    let micros = u64::try_from(micros.parse::<i64>().ok()?).ok()?;
+    /// The last second of the year 9999.
+    const LATEST: u64 = 253_402_300_799_000_000;
+    let micros = micros.parse().ok().filter(|micros| *micros <= LATEST)?;
     Some(Position::Arrival {
         first_seen: UNIX_EPOCH.checked_add(Duration::from_micros(micros))?,
         id: InboxMessageId::new(name(source)?, name(message_id)?),
@@ -80,13 +82,11 @@ fn arrival(micros: &str, source: &str, message_id: &str) -> Option<Position> {
 
 /// The one name that was escaped to this text.
 fn name(text: &str) -> Option<String> {
+    const LONGEST: usize = 255;
     let mut pairs = form_urlencoded::parse(text.as_bytes());
-    match (pairs.next(), pairs.next()) {
-        (Some((name, value)), None) if value.is_empty() && !name.is_empty() => {
-            Some(name.into_owned())
-        }
-        _ => None,
-    }
+    let (name, value) = pairs.next()?;
+    let fits = (1..=LONGEST).contains(&name.chars().count()) && !name.contains('\0');
+    (fits && value.is_empty() && pairs.next().is_none()).then(|| name.into_owned())
 }
 
 #[cfg(test)]
@@ -98,7 +98,7 @@ mod tests {
         for (source, message_id) in [
             ("stripe", "evt_1"),
             ("a:b", "c=d&e%3A +"),
-            ("ä", "\u{1f4ee}\n\0"),
+            ("ä", "\u{1f4ee}\n"),
         ] {
             let position = Position::Arrival {
                 first_seen: UNIX_EPOCH + Duration::from_micros(1_763_312_345_678_901),
@@ -124,6 +124,10 @@ mod tests {
             "1:stripe:evt_1:2",
             "1:stripe=2:evt_1",
             "1:stripe&a:evt_1",
+            "1:%00:evt_1",
+            "1:stripe:a%00",
+            "9223372036854775807:stripe:evt_1",
+            &format!("1:stripe:{}", "x".repeat(256)),
         ] {
             assert!(wrong.parse::<Position>().is_err(), "{wrong}");
         }

@@ -15,7 +15,9 @@ pub(crate) fn because(path: &str, said: &str) -> (Option<String>, String) {
         };
         (field, said)
     } else {
-        let expected = said.find("expected ").map_or(said, |at| &said[at..]);
+        let expected = said
+            .find("expected ")
+            .map_or("expected another value", |at| &said[at..]);
         (path.to_owned(), expected)
     };
     let is_named = !["", "."].contains(&field.as_str());
@@ -42,6 +44,12 @@ mod tests {
                 "duplicate field `a`",
             ),
             (".", "missing field `a`", Some("a"), "missing field `a`"),
+            (
+                "a",
+                "the secret is bad",
+                Some("a"),
+                "expected another value",
+            ),
             (
                 "a",
                 "invalid type: string \"secret\", expected a map",

@@ -94,7 +94,9 @@ pub(crate) fn progress_facts(progress: &Progress) -> [(&'static str, Option<Stri
     let spent = progress.attempt_count - progress.deferral_count.min(progress.attempt_count);
     let attempts = match progress.deferral_count {
         0 => spent.to_string(),
-        deferrals => format!("{spent} (and {deferrals} times not ready yet)"),
+        deferrals => format!(
+            "{spent} (and {deferrals} that do not count: not ready, or the other side away)"
+        ),
     };
     [
         ("deliveries", Some(progress.delivery_count.to_string())),
@@ -157,7 +159,10 @@ pub(crate) fn in_flight(progress: &Progress) -> String {
 pub(crate) fn ready(progress: &Progress, topic: &str) -> String {
     let later = progress.next_attempt_at.and_then(age::until);
     match later {
-        Some(later) if progress.attempt_count > progress.deferral_count => {
+        Some(later)
+            if progress.attempt_count > progress.deferral_count
+                || (progress.attempt_count > 0 && progress.last_error.is_some()) =>
+        {
             format!("will be tried again {later}")
         }
         Some(later) => format!("will be due {later}"),

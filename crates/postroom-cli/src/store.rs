@@ -182,7 +182,7 @@ impl Place {
     /// As [`StoreArguments::open`].
     pub(crate) async fn open(self) -> anyhow::Result<Postroom> {
         if let Some(path) = sqlite_file(&self.url)
-            && !Path::new(path).exists()
+            && matches!(Path::new(path).try_exists(), Ok(false))
         {
             bail!(
                 "there is no file `{path}`; name another one with --url, or create it with `postroom schema deploy`"

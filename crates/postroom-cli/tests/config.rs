@@ -399,6 +399,13 @@ mod values {
             ),
             ("[jobs.reaping]\nkeep = \"1d\"", "reaping deletes nothing"),
             (
+                &format!(
+                    "[[webhook]]\nsource = \"{}\"\nscheme = \"github\"\nsecrets = [{{ env = \"PATH\" }}]",
+                    "x".repeat(65)
+                ),
+                "`webhook[0].source` in line 2: has 65 characters, at most 64 are allowed",
+            ),
+            (
                 "[dispatch]\nlease = \"367d\"",
                 "`dispatch.lease` in line 2: is too long; at most 366d",
             ),
@@ -532,6 +539,19 @@ mod secrets {
     }
 
     #[test]
+    fn of_tokens_fit_into_a_header() {
+        let config = "[[auth.token]]\nname = \"a\"\nrole = \"viewer\"\nsecret = { env = \"T\" }\n";
+        let folder = Folder::with(config);
+        folder.check(&[("T", "token\n")]).ok();
+        for wrong in ["to ken", "töken"] {
+            let err = folder
+                .check(&[("T", wrong)])
+                .refused(&["`auth.token[0].secret` in line 4: must be letters"]);
+            assert!(!err.contains(wrong), "{err}");
+        }
+    }
+
+    #[test]
     fn of_two_tokens_are_two() {
         let config = "[[auth.token]]\nname = \"a\"\nrole = \"viewer\"\nsecret = { env = \"ONE\" }\n[[auth.token]]\nname = \"b\"\nrole = \"admin\"\nsecret = { env = \"TWO\" }";
         let folder = Folder::with(config);
@@ -592,9 +612,51 @@ mod rules {
         same.check(&[("DATABASE", "sqlite:a.db")])
             .refused(&["`store[1].url` in line 6: store[0] has the same tables"]);
         same.check(&[("DATABASE", "sqlite:b.db")]).ok();
+        same.check(&[("DATABASE", "sqlite://./a.db")])
+            .refused(&["`store[1].url` in line 6: store[0] has the same tables"]);
+        let module = |name: &str, schema: &str| {
+            format!("[[module]]\nname = \"{name}\"\nschema = \"{schema}\"\n")
+        };
+        refused(
+            &format!(
+                "{STORE}{}{}",
+                module("m", "billing"),
+                module("n", "Billing")
+            ),
+            &["`module[1].schema` in line 9: module[0] has the same tables"],
+        );
+        refused(
+            &format!("{STORE}schema = \"billing\"\n{}", module("m", "billing")),
+            &["`module[0].schema` in line 7: store[0] has the same tables"],
+        );
+        refused(
+            &format!("{}{}", module("m", "a"), module("n", "a")),
+            &["`module[1].schema` in line 6: module[0] has the same tables"],
+        );
         Folder::with(&format!("{STORE}{other}schema = \"other\"\n"))
             .check(&[("DATABASE", "sqlite:a.db")])
             .ok();
+    }
+
+    #[test]
+    fn what_a_database_would_refuse_is_told_before() {
+        for (url, schema, key) in [
+            ("sqlite:a.db?mode=ro", None, "url"),
+            ("postgres://h/d?sslmode=bogus", None, "url"),
+            ("postgres://h:99999/d", None, "url"),
+            ("mysql://u@h/", None, "url"),
+            ("mysql://u@h/d?bogus=1", None, "url"),
+            ("mysql://u@h/d?sslmode=bogus", None, "url"),
+            ("sqlite:a.db", Some("sqlite_x"), "schema"),
+            ("sqlite:a.db", Some("sqlite"), "schema"),
+            ("postgres://h/d", Some("pg_x"), "schema"),
+        ] {
+            let schema = schema.map_or_else(String::new, |name| format!("schema = \"{name}\"\n"));
+            refused(
+                &format!("[[store]]\nname = \"a\"\nurl = \"{url}\"\n{schema}"),
+                &[&format!("`store[0].{key}` in line")],
+            );
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@ use uuid::Uuid;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{InboxMessageId, WorkItemId};
-use crate::message::{InboxMessage, InboxState, NAME_LIMIT, State, check_name, micros};
+use crate::message::{
+    InboxMessage, InboxState, NAME_LIMIT, State, check_micros, check_name, micros,
+};
 use crate::sql::{Dialect, Queue, Row, Value};
 use crate::store::{Store, duration_micros};
 
@@ -284,6 +286,11 @@ impl Listing<'_> {
         check_filter_name("topic", self.place.topic.as_deref())?;
         check_filter_name("correlation", self.place.correlation.as_deref())?;
         check_filter_name("source", self.place.source.as_deref())?;
+        if let Some(After::Arrival(first_seen, id)) = &self.place.after {
+            check_filter_name("after", Some(&id.source))?;
+            check_filter_name("after", Some(&id.message_id))?;
+            check_micros("after", *first_seen)?;
+        }
         Ok(vec![
             Value::Ints(self.codes.iter().copied().map(Some).collect()),
             self.place.topic.clone().into(),

@@ -517,9 +517,13 @@ pub(crate) fn check_due(due: Option<SystemTime>) -> Result<(), Error> {
 
 /// A time as the database's microseconds, when it can hold it.
 pub(crate) fn check_time(param: &'static str, time: SystemTime) -> Result<i64, Error> {
+    check_micros(param, micros(time))
+}
+
+/// Whether a database can hold this time, in microseconds since 1970.
+pub(crate) fn check_micros(param: &'static str, micros: i64) -> Result<i64, Error> {
     const EARLIEST: i64 = -62_135_596_800_000_000;
     const LATEST: i64 = 253_402_300_799_000_000;
-    let micros = micros(time);
     if !(EARLIEST..=LATEST).contains(&micros) {
         return Err(ErrorKind::OutOfRange { param }.with("must lie between the years 1 and 9999"));
     }

@@ -252,6 +252,26 @@ impl Options {
         dialect_of(&self.url)
     }
 
+    /// The same text for two stores that would share their tables. Nothing is connected to, so this is also
+    /// a way to hear early what is wrong.
+    ///
+    /// ```
+    /// use postroom::Options;
+    ///
+    /// let (one, other) = (Options::new("sqlite:app.db"), Options::new("sqlite:./app.db"));
+    /// assert_eq!(one.identity().unwrap(), other.identity().unwrap());
+    /// assert_ne!(one.identity().unwrap(), other.schema("billing").identity().unwrap());
+    /// assert!(Options::new("mysql://localhost/").identity().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// When the URL is not understood, or a name is not one that the database takes.
+    pub fn identity(&self) -> Result<String, Error> {
+        self.check()?;
+        self.names.check_for(dialect_of(&self.url)?)?;
+        self.store_identity()
+    }
+
     /// What logs and metrics call the store, before it is opened.
     pub(crate) fn store_identifier(&self) -> Result<String, Error> {
         match dialect_of(&self.url)? {
@@ -267,7 +287,11 @@ impl Options {
                 let place = crate::db::mssql::place_of(&self.url)?;
                 Ok(format!("{place}#{}", self.names.schema()))
             }
-            Dialect::Sqlite => Ok(self.with_schema(self.url.clone())),
+            Dialect::Sqlite => {
+                #[cfg(feature = "sqlite")]
+                crate::db::sqlite::check_url(&self.url)?;
+                Ok(self.with_schema(self.url.clone()))
+            }
             // The URL may hold a password.
             #[allow(unreachable_patterns, reason = "every dialect may be switched off")]
             dialect => Err(not_built(dialect)),
@@ -283,18 +307,29 @@ impl Options {
     }
 
     /// The same for two stores that would share tables. Where a schema is a part of table names, those know
-    /// no upper and lower case, or may not; on SQL Server names commonly do not either.
+    /// no upper and lower case, or may not; on SQL Server names commonly do not either. A file may be
+    /// written in several ways.
     pub(crate) fn store_identity(&self) -> Result<String, Error> {
         let identifier = self.store_identifier()?;
-        match (dialect_of(&self.url)?, identifier.rsplit_once('#')) {
-            (Dialect::Sqlite | Dialect::MySql, Some((place, schema)))
-                if self.names.schema.is_some() =>
-            {
-                Ok(format!("{place}#{}", schema.to_ascii_lowercase()))
+        Ok(match dialect_of(&self.url)? {
+            Dialect::Sqlite => {
+                let path = self.url.strip_prefix("sqlite:").unwrap_or(&self.url);
+                let path = path.strip_prefix("//").unwrap_or(path);
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.into());
+                without_case(self.with_schema(format!("sqlite:{}", path.display())))
             }
-            (Dialect::SqlServer, _) => Ok(identifier.to_ascii_lowercase()),
-            _ => Ok(identifier),
-        }
+            Dialect::MySql if self.names.schema.is_some() => without_case(identifier),
+            Dialect::SqlServer => identifier.to_ascii_lowercase(),
+            Dialect::MySql | Dialect::Postgres => identifier,
+        })
+    }
+}
+
+/// A place and a schema, which knows no upper and lower case.
+fn without_case(identifier: String) -> String {
+    match identifier.rsplit_once('#') {
+        Some((place, schema)) => format!("{place}#{}", schema.to_ascii_lowercase()),
+        None => identifier,
     }
 }
 

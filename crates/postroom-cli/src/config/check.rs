@@ -45,6 +45,10 @@ secrets must be there, as they must for the daemon.")]
         #[arg(value_name = "FILE", env = "POSTROOM_CONFIG")]
         file: Option<PathBuf>,
 
+        /// The same, as the other commands have it
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
+
         /// JSON instead of tables
         #[arg(long)]
         json: bool,
@@ -61,7 +65,7 @@ Examples:
 impl Arguments {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Check { file, json } => check(file.as_deref(), json),
+            Command::Check { file, config, json } => check(file.or(config).as_deref(), json),
             Command::Example => Ok(std::io::stdout()
                 .lock()
                 .write_all(example::TEXT.as_bytes())?),

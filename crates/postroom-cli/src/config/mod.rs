@@ -22,6 +22,7 @@ pub(crate) use check::Arguments;
 pub(crate) use keys::nearest;
 pub(crate) use load::{load, load_stores};
 pub(crate) use secret::Secret;
+pub(crate) use values::LONGEST_SOURCE;
 
 /// All of it.
 #[derive(Debug, Clone, Default, Deserialize)]

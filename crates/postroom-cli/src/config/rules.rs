@@ -4,11 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use postroom::Options;
 use toml::de::{DeTable, DeValue};
 
 use super::Secret;
 use super::problems::Problems;
-use super::values::{plain_or_secret, secret};
+use super::values::{identifier, plain_or_secret, secret, store_url};
 use crate::http::standard_webhooks_key;
 use crate::stores::ONLY;
 use crate::targets::endpoint;
@@ -30,7 +31,7 @@ pub(super) fn check(file: &DeTable<'_>, problems: &mut Problems<'_>) {
 /// The same for a file with nothing but stores.
 pub(super) fn check_stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
     let stores = Entry::all(file, "store");
-    different(&stores, problems);
+    places(&stores, &[], problems);
     unique(&stores, "name", problems);
 }
 
@@ -45,27 +46,65 @@ fn stores(file: &DeTable<'_>, problems: &mut Problems<'_>) {
             module.wrong("store", no_such_store(store, &named), problems);
         }
     }
-    different(&stores, problems);
+    places(&stores, &modules, problems);
     let all: Vec<Entry<'_, '_>> = stores.into_iter().chain(modules).collect();
     unique(&all, "name", problems);
 }
 
-/// Two stores of the same tables would count and show every message twice.
-fn different(stores: &[Entry<'_, '_>], problems: &mut Problems<'_>) {
-    let mut seen: Vec<(Secret, Option<&str>, &str)> = Vec::new();
-    for store in stores {
-        let Some(url) = store.value("url").and_then(|at| plain_or_secret(at).ok()) else {
-            continue;
-        };
-        let schema = store.text("schema");
-        if let Some((_, _, first)) = seen
-            .iter()
-            .find(|(other, others, _)| *other == url && *others == schema)
-        {
-            let says = format!("{first} has the same tables; give one of them another schema");
-            store.wrong("url", says, problems);
+/// What the daemon would refuse when it opens stores and modules, as far as that can be told without a
+/// connection. Two of the same tables would count and show every message twice.
+fn places(stores: &[Entry<'_, '_>], modules: &[Entry<'_, '_>], problems: &mut Problems<'_>) {
+    let mut seen: Vec<(String, String)> = Vec::new();
+    let mut place = |entry: &Entry<'_, '_>, options: Options, problems: &mut Problems<'_>| {
+        match options.identity() {
+            Ok(identity) => {
+                if let Some((_, first)) = seen.iter().find(|(other, _)| *other == identity) {
+                    let key = if entry.has("schema") { "schema" } else { "url" };
+                    let says =
+                        format!("{first} has the same tables; give one of them another schema");
+                    entry.wrong(key, says, problems);
+                }
+                seen.push((identity, entry.path.clone()));
+            }
+            Err(error) if error.param() == Some("schema") => {
+                entry.wrong("schema", error, problems);
+            }
+            // Of a module, it was told of its store.
+            Err(error) if entry.has("url") => entry.wrong("url", error, problems),
+            Err(_) => {}
         }
-        seen.push((url, schema, &store.path));
+    };
+    for store in stores {
+        if let Some(options) = options(store, store.text("schema")) {
+            place(store, options, problems);
+        }
+    }
+    for module in modules {
+        let of = match module.text("store") {
+            None => stores.first(),
+            Some(name) => stores.iter().find(|store| store.text("name") == Some(name)),
+        };
+        let options = match of {
+            Some(of) => options(of, module.text("schema")),
+            // Nobody has named a store: there is one in a file.
+            None => module
+                .text("schema")
+                .filter(|schema| identifier(schema).is_ok())
+                .map(|schema| Options::new("sqlite:a.db").schema(schema)),
+        };
+        if let Some(options) = options {
+            place(module, options, problems);
+        }
+    }
+}
+
+/// How a store is opened; `None` when its URL or the schema is nothing to begin with, which was told before.
+fn options(store: &Entry<'_, '_>, schema: Option<&str>) -> Option<Options> {
+    let url = store.value("url").filter(|url| store_url(url).is_ok())?;
+    let options = Options::new(plain_or_secret(url).ok()?.reveal());
+    match schema {
+        None => Some(options),
+        Some(schema) => identifier(schema).is_ok().then(|| options.schema(schema)),
     }
 }
 
@@ -104,6 +143,10 @@ fn tokens(file: &DeTable<'_>, problems: &mut Problems<'_>) {
         let Some(secret) = token.value("secret").and_then(|at| secret(at).ok()) else {
             continue;
         };
+        if !secret.reveal().bytes().all(|byte| byte.is_ascii_graphic()) {
+            let says = "must be letters, digits and signs of ASCII, without blanks: it travels in a header";
+            token.wrong("secret", says, problems);
+        }
         if let Some((_, first)) = seen.iter().find(|(other, _)| *other == secret) {
             let says = format!("is the same as that of {first}; nobody could tell them apart");
             token.wrong("secret", says, problems);

@@ -32,12 +32,16 @@ impl Secret {
 }
 
 impl Source {
-    /// The secret, or why there is none and what to do. Neither file nor variable is ever quoted.
+    /// The secret, or why there is none and what to do. Neither file nor variable is ever quoted. An editor
+    /// ends a file with a newline, and many a program a variable: it is not a part of the secret.
     pub(super) fn read(self) -> Result<Secret, String> {
         let (text, place) = match self {
             Self::Plain(text) => return Ok(Secret(text)),
             Self::Env { env } => match std::env::var(&env) {
-                Ok(text) => (text, format!("the variable {env}")),
+                Ok(text) => (
+                    text.trim_end_matches(['\r', '\n']).to_owned(),
+                    format!("the variable {env}"),
+                ),
                 Err(std::env::VarError::NotPresent) => {
                     return Err(format!("the variable {env} is not set; set it"));
                 }
@@ -46,7 +50,6 @@ impl Source {
                 }
             },
             Self::File { file } => match std::fs::read_to_string(&file) {
-                // An editor ends a file with a newline, which is not a part of the secret.
                 Ok(text) => (
                     text.trim_end_matches(['\r', '\n']).to_owned(),
                     format!("the file {}", file.display()),

@@ -22,6 +22,9 @@ pub(super) type Node<'i> = Spanned<DeValue<'i>>;
 /// The longest name of a store or a topic, in characters.
 const LONGEST_NAME: usize = 255;
 
+/// The longest name of a webhook's source.
+pub(crate) const LONGEST_SOURCE: usize = 64;
+
 const EXPECTED_SECRET: &str = r#"expected { env = "NAME" } or { file = "path" }"#;
 
 /// Checks a table: its keys, and the value of each.
@@ -219,6 +222,12 @@ fn name(text: &str) -> Result<(), String> {
 }
 
 fn source(text: &str) -> Result<(), String> {
+    let length = text.chars().count();
+    if length > LONGEST_SOURCE {
+        return Err(format!(
+            "has {length} characters, at most {LONGEST_SOURCE} are allowed"
+        ));
+    }
     name(text)?;
     let fits = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     if !text.chars().all(fits) || text.starts_with('.') {
@@ -231,7 +240,7 @@ fn source(text: &str) -> Result<(), String> {
 }
 
 /// As the library has it: what is not such a name never comes near SQL.
-fn identifier(text: &str) -> Result<(), String> {
+pub(super) fn identifier(text: &str) -> Result<(), String> {
     let first = |character: char| character.is_ascii_alphabetic() || character == '_';
     let rest = |character: char| character.is_ascii_alphanumeric() || character == '_';
     if !text.starts_with(first) || !text.chars().all(rest) || text.len() > 48 {
@@ -326,7 +335,7 @@ pub(super) fn plain_or_secret(value: &DeValue<'_>) -> Result<Secret, String> {
     }
 }
 
-fn store_url(value: &DeValue<'_>) -> Result<(), String> {
+pub(super) fn store_url(value: &DeValue<'_>) -> Result<(), String> {
     let source = place_of(value)?;
     let plain = matches!(source, Source::Plain(_));
     let url = source.read()?;

@@ -33,7 +33,11 @@ async fn a_store_is_named_by_a_configuration(fixture: Fixture) {
     postroom(&both).misused("cannot be used with");
     postroom(&["stats", "--config", &config, "--store", "bank"]).refused("names shop");
     let module = "[[module]]\nname = \"billing\"\nschema = \"billing\"\n";
-    std::fs::write(&file, store("shop") + &store("bank") + module).expect("write");
+    let elsewhere = format!(
+        "[[store]]\nname = \"shop\"\nurl = \"{}\"\nschema = \"elsewhere\"\n",
+        fixture.url
+    );
+    std::fs::write(&file, elsewhere + &store("bank") + module).expect("write");
     postroom(&["stats", "--config", &config]).refused("shop, bank, billing");
     postroom(&["stats", "--config", &config, "--store", "bank"]).ok();
     postroom(&["stats", "--config", &config, "--store", "billing"])

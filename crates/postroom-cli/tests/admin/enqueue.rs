@@ -159,6 +159,25 @@ async fn a_bad_line_is_named_and_nothing_after_it_is_sent(fixture: Fixture) {
             format!("{{\"payload\":1,\"headers\":\"{PRIVATE}\"}}"),
             "headers: expected a map",
         ),
+        (
+            format!("{{\"payload\":1,\"headers\":{{\"{PRIVATE}\":1}}}}"),
+            "headers: expected a string",
+        ),
+        (
+            format!("{{\"topic\":\"t\",\"payload\":1,\"message_id\":\"{PRIVATE}\"}}"),
+            "message_id: expected a UUID",
+        ),
+        (
+            format!("{{\"topic\":\"t\",\"payload\":\"{PRIVATE}\",\"idempotency_key\":\"\"}}"),
+            "idempotency_key",
+        ),
+        (
+            format!(
+                "{{\"topic\":\"t\",\"payload\":1,\"join_id\":\"{}\"}}",
+                JoinId::new()
+            ),
+            "join not found",
+        ),
         (format!("{{\"topic\":\"{PRIVATE}\"}}"), "payload: missing"),
         (format!("[\"{PRIVATE}\"]"), "expected one JSON object"),
         (

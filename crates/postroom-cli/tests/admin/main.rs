@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use binary::{at, feed, on, postroom};
 use postroom::{
-    Abandon, Inbound, InboxMessageId, JoinWait, List, Message, NewJoin, OwnerToken, Postroom,
-    State, WorkItemId,
+    Abandon, Inbound, InboxMessageId, JoinId, JoinWait, List, Message, NewJoin, OwnerToken,
+    Postroom, State, WorkItemId,
 };
 use serde_json::Value;
 use testkit::{Backend, Fixture};

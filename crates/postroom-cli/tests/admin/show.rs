@@ -25,7 +25,9 @@ async fn what_happens_next_is_told_in_every_state(fixture: Fixture) {
     fixture.expire_leases().await;
     let told = next(&fixture, id);
     assert!(told.contains("its lease has expired"), "{told}");
-    let later = Abandon::after(Duration::from_secs(600)).error("busy");
+    let later = Abandon::after(Duration::from_secs(600))
+        .error("busy")
+        .deferred();
     outbox.abandon(owner, &[id], later).await.expect("abandon");
     let told = next(&fixture, id);
     assert!(told.starts_with("will be tried again in "), "{told}");

@@ -54,7 +54,7 @@ impl Modules {
         }
         if let Some((other, _)) = self.iter().find(|(_, other)| same_store(other, &room)) {
             return Err(ErrorKind::AlreadyExists { what: "store" }.with(format!(
-                "`{other}` and `{name}` would share {}; give each a schema of its own with `Options::schema`",
+                "`{other}` and `{name}` would share {}; give each a schema of its own",
                 room.identifier()
             )));
         }

@@ -163,7 +163,7 @@ impl Taken {
         }
         if let Some(other) = self.stores.get(&identity) {
             return Err(ErrorKind::AlreadyExists { what: "store" }.with(format!(
-                "`{other}` and `{key}` would share {identifier}; give each a schema of its own with `Options::schema`"
+                "`{other}` and `{key}` would share {identifier}; give each a schema of its own"
             )));
         }
         self.keys.insert(key.clone());

@@ -78,9 +78,23 @@ impl Names {
     }
 
     /// Refuses names that a database cannot hold: MySQL's have 64 characters at most, schema and suffix
-    /// included.
+    /// included, and some that begin as those of PostgreSQL and SQLite are not for us.
     pub(crate) fn check_for(&self, dialect: Dialect) -> Result<(), Error> {
         const LONGEST: usize = 64;
+        if let Some(schema) = &self.schema {
+            let reserved = match dialect {
+                Dialect::Postgres => "pg_",
+                Dialect::Sqlite => "sqlite_",
+                Dialect::MySql | Dialect::SqlServer => "",
+            };
+            let first = format!("{}_", schema.0).to_ascii_lowercase();
+            if !reserved.is_empty() && first.starts_with(reserved) {
+                return Err(ErrorKind::InvalidArgument { param: "schema" }.with(format!(
+                    "must not begin with `{}`, which the database keeps for itself",
+                    reserved.trim_end_matches('_')
+                )));
+            }
+        }
         let prefix = self.schema.as_ref().map_or(0, |schema| schema.0.len() + 1);
         let longest_of_each = [
             (&self.outbox, "_audit_subject"),

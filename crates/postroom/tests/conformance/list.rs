@@ -209,9 +209,19 @@ async fn a_bad_list_is_refused_by_the_name_of_its_parameter(fixture: Fixture) {
         assert_eq!(outbox.list(&list).await.unwrap_err().param(), Some(param));
         assert_eq!(outbox.count(&list).await.unwrap_err().param(), Some(param));
     }
+    let inbox = fixture.room.inbox();
     let list = List::<InboxState>::any().source("");
-    let error = fixture.room.inbox().list(&list).await.unwrap_err();
+    let error = inbox.list(&list).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument { param: "source" });
+    let now = fixture.now().await;
+    for (first_seen, id) in [
+        (now, InboxMessageId::new("", "1")),
+        (now, InboxMessageId::new("s", "a\0")),
+        (now + CENTURIES * 100, InboxMessageId::new("s", "1")),
+    ] {
+        let list = List::<InboxState>::any().after_arrival(first_seen, id);
+        assert_eq!(inbox.list(&list).await.unwrap_err().param(), Some("after"));
+    }
 }
 
 /// An extension: no requirement asks for it.

@@ -429,7 +429,9 @@ async fn some_of_everything(fixture: &Fixture) {
     };
     outbox.ack(owner, &ids[..1]).await.unwrap();
     outbox.fail(owner, &ids[1..3], "no").await.unwrap();
-    abandon(&ids[3..6], Abandon::after(HOUR).error("no")).await;
+    abandon(&ids[3..5], Abandon::after(HOUR).error("no")).await;
+    // The other side is away: that uses up no attempt, and yet it has failed.
+    abandon(&ids[5..6], Abandon::after(HOUR).error("away").deferred()).await;
     // It only waits: nothing has failed.
     abandon(&ids[6..7], Abandon::after(HOUR).deferred()).await;
     // Its next attempt is due already.

@@ -2,6 +2,8 @@
 //! at fault. What is wrong is told without quoting values: one of them may be a payload.
 
 use axum::body::Bytes;
+use axum::extract::path::ErrorKind;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -124,8 +126,19 @@ impl FromRequestParts<App> for Key {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let Path((source, message_id)) = Path::<(String, String)>::from_request_parts(parts, app)
             .await
-            .map_err(|_| Problem::bad("message_id", "expected UTF-8"))?;
+            .map_err(|refused| Problem::bad(at_fault(&refused), "expected UTF-8"))?;
         Ok(Self(source, message_id))
+    }
+}
+
+/// Which of the two names is not UTF-8.
+fn at_fault(refused: &PathRejection) -> &'static str {
+    match refused {
+        PathRejection::FailedToDeserializePathParams(refused) => match refused.kind() {
+            ErrorKind::InvalidUtf8InPathParam { key } if key == "source" => "source",
+            _ => "message_id",
+        },
+        _ => "message_id",
     }
 }
 

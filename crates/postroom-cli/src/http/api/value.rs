@@ -26,7 +26,7 @@ impl<'de> Deserialize<'de> for Age {
         let known = matches!(unit, "s" | "m" | "h" | "d");
         if !known || number.is_empty() || number.len() > DIGITS {
             return Err(D::Error::custom(
-                "expected a number and a unit, such as 90s, 15m, 36h or 7d",
+                "expected a number of up to six digits and a unit (s, m, h or d), such as 90s, 15m, 36h or 7d",
             ));
         }
         age::parse(&text).map(Self).map_err(D::Error::custom)

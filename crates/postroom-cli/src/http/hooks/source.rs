@@ -12,7 +12,7 @@ use super::keep::{Arrived, Kept, Turns};
 use super::limits::Limits;
 use super::signature::Keys;
 use super::verify::{Refusal, Verifier, sha256};
-use crate::config::Webhook;
+use crate::config::{LONGEST_SOURCE, Webhook};
 
 /// Says that a payload is base64, as it does for the envelopes of transports.
 const ENCODING: &str = "postroom-content-encoding";
@@ -82,8 +82,8 @@ impl Source {
         let name = &webhook.source;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         ensure!(
-            (1..=64).contains(&name.len()) && name.bytes().all(plain),
-            "`source` is part of an address: letters, digits, `-`, `_` and `.`, at most 64"
+            (1..=LONGEST_SOURCE).contains(&name.len()) && name.bytes().all(plain),
+            "`source` is part of an address: letters, digits, `-`, `_` and `.`, at most {LONGEST_SOURCE}"
         );
         Ok(Self {
             name: name.clone(),

@@ -297,6 +297,7 @@ fn parse(url: &str) -> Result<(TlsSettings, Opts), Error> {
             "name a database, as in `mysql://USER@HOST/DATABASE`: the tables live in it",
         ));
     }
+    tls::is_required(&tls, &opts)?;
     Ok((tls, opts))
 }
 

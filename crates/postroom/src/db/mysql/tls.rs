@@ -10,19 +10,7 @@ use crate::error::{Error, ErrorKind};
 
 /// What to tell the client, `None` for no TLS.
 pub(super) fn settings(settings: &TlsSettings, opts: &Opts) -> Result<Option<SslOpts>, Error> {
-    let mode = settings.mode.as_ref().map(|mode| mode.to_ascii_lowercase());
-    let required = match mode.as_deref() {
-        Some("disable" | "disabled") => false,
-        Some(
-            "require" | "required" | "verify-ca" | "verify_ca" | "verify-full" | "verify_identity",
-        ) => true,
-        Some(_) => {
-            return Err(ErrorKind::InvalidArgument { param: "url" }
-                .with("sslmode is disable, require, verify-ca or verify-full"));
-        }
-        None => opts.socket().is_none() && !is_loopback(opts.ip_or_hostname()),
-    };
-    if !required {
+    if !is_required(settings, opts)? {
         return Ok(None);
     }
     // The client takes the process's provider and panics when there are two to choose from and none was
@@ -38,6 +26,20 @@ pub(super) fn settings(settings: &TlsSettings, opts: &Opts) -> Result<Option<Ssl
             .with_disable_built_in_roots(true)
             .with_root_certs(roots),
     ))
+}
+
+/// Whether TLS is asked for.
+pub(super) fn is_required(settings: &TlsSettings, opts: &Opts) -> Result<bool, Error> {
+    let mode = settings.mode.as_ref().map(|mode| mode.to_ascii_lowercase());
+    match mode.as_deref() {
+        Some("disable" | "disabled") => Ok(false),
+        Some(
+            "require" | "required" | "verify-ca" | "verify_ca" | "verify-full" | "verify_identity",
+        ) => Ok(true),
+        Some(_) => Err(ErrorKind::InvalidArgument { param: "url" }
+            .with("sslmode is disable, require, verify-ca or verify-full")),
+        None => Ok(opts.socket().is_none() && !is_loopback(opts.ip_or_hostname())),
+    }
 }
 
 #[cfg(test)]

@@ -286,6 +286,7 @@ fn parse(url: &str) -> Result<(TlsSettings, Config), Error> {
     let config = Config::from_str(&url).map_err(|_| {
         ErrorKind::InvalidArgument { param: "url" }.with("not a valid postgres connection string")
     })?;
+    tls::mode(&tls, &config)?;
     Ok((tls, config))
 }
 

@@ -18,17 +18,7 @@ pub(super) fn apply(
     settings: &TlsSettings,
     config: &mut Config,
 ) -> Result<MakeRustlsConnect, Error> {
-    let mode = match settings.mode.as_deref() {
-        Some("disable") => SslMode::Disable,
-        Some("prefer") => SslMode::Prefer,
-        Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
-        Some(_) => {
-            return Err(ErrorKind::InvalidArgument { param: "url" }
-                .with("sslmode is disable, prefer, require, verify-ca or verify-full"));
-        }
-        None if is_local(config) => SslMode::Disable,
-        None => SslMode::Require,
-    };
+    let mode = mode(settings, config)?;
     config.ssl_mode(mode);
     let mut roots = RootCertStore::empty();
     if mode != SslMode::Disable {
@@ -41,6 +31,21 @@ pub(super) fn apply(
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(client))
+}
+
+/// Whether TLS is asked for.
+pub(super) fn mode(settings: &TlsSettings, config: &Config) -> Result<SslMode, Error> {
+    Ok(match settings.mode.as_deref() {
+        Some("disable") => SslMode::Disable,
+        Some("prefer") => SslMode::Prefer,
+        Some("require" | "verify-ca" | "verify-full") => SslMode::Require,
+        Some(_) => {
+            return Err(ErrorKind::InvalidArgument { param: "url" }
+                .with("sslmode is disable, prefer, require, verify-ca or verify-full"));
+        }
+        None if is_local(config) => SslMode::Disable,
+        None => SslMode::Require,
+    })
 }
 
 /// Whether every host is this machine.

@@ -201,6 +201,11 @@ impl Path {
     }
 }
 
+/// Whether a URL names a file, or memory.
+pub(crate) fn check_url(url: &str) -> Result<(), Error> {
+    Path::parse(url).map(drop)
+}
+
 /// A file that cannot be opened at all is a wrong URL rather than a passing trouble.
 fn cannot_open(error: &rusqlite::Error) -> Error {
     match error.sqlite_error_code() {

@@ -27,7 +27,7 @@ async fn that_are_not_right_are_refused_by_name(fixture: Fixture) {
         ("/v1/inbox?cursor=AwExOiUwMDpt", 400, "cursor"),
         (
             "/v1/inbox?cursor=AwE5MjIzMzcyMDM2ODU0Nzc1ODA3OnM6bQ",
-            400,
+            422,
             "cursor",
         ),
         ("/v1/messages?topic=", 400, "topic"),

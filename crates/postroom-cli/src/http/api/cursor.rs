@@ -1,7 +1,5 @@
 //! Cursors: where a long list goes on. They are for the list that gave them, and say nothing to others.
 
-use std::ops::RangeInclusive;
-
 use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -24,10 +22,6 @@ pub(super) enum Of {
     Joins = 4,
     Members = 5,
     Audit = 6,
-}
-
-impl Of {
-    const ALL: RangeInclusive<u8> = Self::Messages as u8..=Self::Audit as u8;
 }
 
 /// In which order a list comes.
@@ -63,7 +57,7 @@ impl Cursor {
         let text = String::from_utf8(self.item(Of::Inbox, order)?);
         text.ok()
             .and_then(|text| text.parse().ok())
-            .ok_or_else(Self::unknown)
+            .ok_or_else(Self::foreign)
     }
 
     /// The same in a list that is numbered.
@@ -74,12 +68,12 @@ impl Cursor {
     /// The number that the list goes on after.
     pub(super) fn read_number(&self, of: Of, order: Order) -> Result<i64, Problem> {
         let (_, number) = self.read(of, order)?.as_u64_pair();
-        i64::try_from(number).map_err(|_| Self::unknown())
+        i64::try_from(number).map_err(|_| Self::foreign())
     }
 
     /// The item that the list goes on after.
     pub(super) fn read(&self, of: Of, order: Order) -> Result<Uuid, Problem> {
-        Uuid::from_slice(&self.item(of, order)?).map_err(|_| Self::unknown())
+        Uuid::from_slice(&self.item(of, order)?).map_err(|_| Self::foreign())
     }
 
     fn write(of: Of, order: Order, item: &[u8]) -> String {
@@ -87,27 +81,29 @@ impl Cursor {
     }
 
     fn item(&self, of: Of, order: Order) -> Result<Vec<u8>, Problem> {
-        let bytes = URL_SAFE_NO_PAD
-            .decode(&self.0)
-            .map_err(|_| Self::unknown())?;
-        let (place, item) = bytes
-            .split_at_checked(2)
-            .filter(|(place, _)| Of::ALL.contains(&place[0]))
-            .ok_or_else(Self::unknown)?;
-        if place != [of as u8, order as u8] {
-            return Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "this cursor belongs to another list, or to another order",
-            )
-            .param("cursor"));
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if self.0.len() < SHORTEST || !self.0.bytes().all(fits) {
+            return Err(Problem::bad("cursor", "expected the `next` of an answer"));
         }
-        Ok(item.to_vec())
+        let mut bytes = URL_SAFE_NO_PAD.decode(&self.0).unwrap_or_default();
+        if !bytes.starts_with(&[of as u8, order as u8]) {
+            return Err(Self::foreign());
+        }
+        Ok(bytes.split_off(2))
     }
 
-    fn unknown() -> Problem {
-        Problem::bad("cursor", "expected the `next` of an answer")
+    /// It looks like one, and is not of this list.
+    fn foreign() -> Problem {
+        Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "this cursor belongs to another list, or to another order",
+        )
+        .param("cursor")
     }
 }
+
+/// How long a cursor is at least: two bytes and an id, in base64.
+const SHORTEST: usize = 24;
 
 impl PartialSchema for Cursor {
     fn schema() -> RefOr<Schema> {
@@ -153,10 +149,13 @@ mod tests {
             "AAAAAAAAAAAAAAAAAAAAAAA",
             "AAAAAAAAAAAAAAAAAAAAAAAA=",
             "!AAAAAAAAAAAAAAAAAAAAAAA",
-            "AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         ] {
             let refused = Cursor(wrong.to_owned()).read(Of::Dead, Order::Newest);
             assert_eq!(refused.expect_err(wrong).status(), 400);
+        }
+        for foreign in ["AAAAAAAAAAAAAAAAAAAAAAAAA", "AgIAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+            let refused = Cursor(foreign.to_owned()).read(Of::Dead, Order::Newest);
+            assert_eq!(refused.expect_err(foreign).status(), 422);
         }
     }
 

@@ -89,6 +89,7 @@ pub mod transport;
 pub mod tx;
 mod wait;
 mod wake;
+mod watermark;
 mod work;
 
 pub use audit::{Audit, AuditEntry};

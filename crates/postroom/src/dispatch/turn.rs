@@ -11,7 +11,8 @@ use crate::error::{Error, stored_error};
 use crate::id::OwnerToken;
 use crate::join::{Finished, JoinStatus};
 use crate::sql::{Call, Queue, Row, Value};
-use crate::store::{QUICK_BATCH, Store, next_attempts};
+use crate::store::{QUICK_BATCH, Store};
+use crate::watermark::next_attempts;
 
 /// What is to become of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -80,14 +80,8 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             "{of_source}",
             only_inbox("\n       AND ($8::text IS NULL OR source = $8::text COLLATE \"C\")"),
         ),
-        (
-            "{claim_from}",
-            format!(
-                "CASE WHEN $4::bigint IS NULL THEN '-infinity' ELSE least(\
-                 'epoch'::timestamptz + $4::bigint * interval '1 microsecond', \
-                 statement_timestamp() - {LATE_COMMITS} * interval '1 microsecond') END"
-            ),
-        ),
+        ("{claim_from}", include_str!("claim_from.sql").trim_end().to_owned()),
+        ("{late_commits}", LATE_COMMITS.to_string()),
         ("{then_by_key}", only_inbox(", q.source {direction}, q.message_id {direction}")),
         ("{limit}", parameter(8, "bigint")),
         ("{and_source}", only_inbox(", $8::text")),

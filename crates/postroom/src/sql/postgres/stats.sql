@@ -1,8 +1,7 @@
 -- How full a queue is, as one row: ready, in flight, scheduled, retrying, dead, and for how many
 -- microseconds the oldest ready message has been due, or NULL. The first four leave no live message
 -- out and count none twice. One pass over the live table; the archive is not touched, nothing is
--- locked. A message
--- that was handed back without an error is scheduled, not retrying.
+-- locked. A message that was handed back without an error is scheduled, not retrying.
 SELECT
     count(*) FILTER (WHERE due AND NOT leased),
     count(*) FILTER (WHERE leased),

@@ -262,13 +262,7 @@ impl Sent {
         let messages: Vec<Message> = lines.iter().map(|line| line.message.clone()).collect();
         match outbox.enqueue_many(&messages).await {
             Ok(receipts) => self.new += receipts.len() as u64,
-            Err(error) if error.is_transient() => {
-                let first = lines.first().map_or(0, |line| line.number);
-                return Err(anyhow::Error::from(error).context(format!(
-                    "nobody knows whether the lines from {first} on were enqueued; none after the next {} was",
-                    lines.len()
-                )));
-            }
+            Err(error) if error.is_transient() => return Err(unknown(lines, error)),
             Err(_) => {
                 for line in lines {
                     let enqueued = outbox.enqueue(&line.message).await;
@@ -281,15 +275,25 @@ impl Sent {
     }
 }
 
+/// The database went away while these lines were sent.
+fn unknown(lines: &[Line], error: postroom::Error) -> anyhow::Error {
+    let number = |line: Option<&Line>| line.map_or(0, |line| line.number);
+    let (first, last) = (number(lines.first()), number(lines.last()));
+    anyhow::Error::from(error).context(format!(
+        "nobody knows whether the lines {first} to {last} were enqueued; nothing after them was"
+    ))
+}
+
 impl Line {
     fn refused(&self, error: postroom::Error) -> anyhow::Error {
-        let error = match error.kind() {
+        match error.kind() {
+            _ if error.is_transient() => unknown(std::slice::from_ref(self), error),
             ErrorKind::Conflict { .. } => anyhow::anyhow!(
                 "its idempotency_key stands for another message; use another key, or send that message"
-            ),
-            _ => anyhow::Error::from(error),
-        };
-        error.context(not_right(self.number))
+            )
+            .context(not_right(self.number)),
+            _ => anyhow::Error::from(error).context(not_right(self.number)),
+        }
     }
 }
 

@@ -44,20 +44,9 @@ pub(super) struct Cursor(String);
 impl Cursor {
     /// The one that goes on after this item.
     pub(super) fn after(of: Of, order: Order, id: Uuid) -> String {
-        Self::write(of, order, id.as_bytes())
-    }
-
-    /// The same in the inbox, where not every message has an id.
-    pub(super) fn after_position(order: Order, position: &Position) -> String {
-        Self::write(Of::Inbox, order, position.to_string().as_bytes())
-    }
-
-    /// The message of the inbox that the list goes on after.
-    pub(super) fn read_position(&self, order: Order) -> Result<Position, Problem> {
-        let text = String::from_utf8(self.item(Of::Inbox, order)?);
-        text.ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(Self::foreign)
+        let mut bytes = vec![of as u8, order as u8];
+        bytes.extend(id.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// The same in a list that is numbered.
@@ -68,44 +57,77 @@ impl Cursor {
     /// The number that the list goes on after.
     pub(super) fn read_number(&self, of: Of, order: Order) -> Result<i64, Problem> {
         let (_, number) = self.read(of, order)?.as_u64_pair();
-        i64::try_from(number).map_err(|_| Self::foreign())
+        i64::try_from(number)
+            .map_err(|_| Problem::bad("cursor", "expected the `next` of an answer"))
     }
 
     /// The item that the list goes on after.
     pub(super) fn read(&self, of: Of, order: Order) -> Result<Uuid, Problem> {
-        Uuid::from_slice(&self.item(of, order)?).map_err(|_| Self::foreign())
-    }
-
-    fn write(of: Of, order: Order, item: &[u8]) -> String {
-        URL_SAFE_NO_PAD.encode([&[of as u8, order as u8], item].concat())
-    }
-
-    fn item(&self, of: Of, order: Order) -> Result<Vec<u8>, Problem> {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if self.0.len() < SHORTEST || !self.0.bytes().all(fits) {
-            return Err(Problem::bad("cursor", "expected the `next` of an answer"));
+        let bytes = URL_SAFE_NO_PAD
+            .decode(&self.0)
+            .map_err(|_| Problem::bad("cursor", "expected the `next` of an answer"))?;
+        let (place, id) = bytes
+            .split_at_checked(2)
+            .and_then(|(place, id)| Some((place, Uuid::from_slice(id).ok()?)))
+            .ok_or_else(|| Problem::bad("cursor", "expected the `next` of an answer"))?;
+        if place != [of as u8, order as u8] {
+            return Err(foreign());
         }
-        let mut bytes = URL_SAFE_NO_PAD.decode(&self.0).unwrap_or_default();
-        if !bytes.starts_with(&[of as u8, order as u8]) {
-            return Err(Self::foreign());
-        }
-        Ok(bytes.split_off(2))
-    }
-
-    /// It looks like one, and is not of this list.
-    fn foreign() -> Problem {
-        Problem::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "this cursor belongs to another list, or to another order",
-        )
-        .param("cursor")
+        Ok(id)
     }
 }
 
-/// How long a cursor is at least: two bytes and an id, in base64.
-const SHORTEST: usize = 24;
+/// It looks like a cursor, and is not of this list.
+fn foreign() -> Problem {
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "this cursor belongs to another list, or to another order",
+    )
+    .param("cursor")
+}
 
 impl PartialSchema for Cursor {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some("Where to go on: the `next` of the page before."))
+            .pattern(Some("^[A-Za-z0-9_-]{24}$"))
+            .into()
+    }
+}
+
+impl ToSchema for Cursor {}
+
+/// A cursor of the inbox, where not every message has an id: it is as long as what it goes on after.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct InboxCursor(String);
+
+impl InboxCursor {
+    /// No shorter than a cursor of another list.
+    const SHORTEST: usize = 24;
+
+    /// The one that goes on after this message.
+    pub(super) fn after(order: Order, position: &Position) -> String {
+        let place = [Of::Inbox as u8, order as u8];
+        URL_SAFE_NO_PAD.encode([&place, position.to_string().as_bytes()].concat())
+    }
+
+    /// The message that the list goes on after.
+    pub(super) fn read(&self, order: Order) -> Result<Position, Problem> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if self.0.len() < Self::SHORTEST || !self.0.bytes().all(fits) {
+            return Err(Problem::bad("cursor", "expected the `next` of an answer"));
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(&self.0).unwrap_or_default();
+        bytes
+            .strip_prefix(&[Of::Inbox as u8, order as u8])
+            .and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
+            .ok_or_else(foreign)
+    }
+}
+
+impl PartialSchema for InboxCursor {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::String)
@@ -115,7 +137,7 @@ impl PartialSchema for Cursor {
     }
 }
 
-impl ToSchema for Cursor {}
+impl ToSchema for InboxCursor {}
 
 /// One page out of `asked` for items: those that fit, and the cursor when there are more.
 pub(super) fn page<T>(
@@ -149,12 +171,28 @@ mod tests {
             "AAAAAAAAAAAAAAAAAAAAAAA",
             "AAAAAAAAAAAAAAAAAAAAAAAA=",
             "!AAAAAAAAAAAAAAAAAAAAAAA",
+            "AAAAAAAAAAAAAAAAAAAAAAAAAAAA",
         ] {
             let refused = Cursor(wrong.to_owned()).read(Of::Dead, Order::Newest);
             assert_eq!(refused.expect_err(wrong).status(), 400);
         }
-        for foreign in ["AAAAAAAAAAAAAAAAAAAAAAAAA", "AgIAAAAAAAAAAAAAAAAAAAAAAAAA"] {
-            let refused = Cursor(foreign.to_owned()).read(Of::Dead, Order::Newest);
+    }
+
+    #[test]
+    fn a_cursor_of_the_inbox_is_for_its_order_only() {
+        let position: Position = "1763312345678901:stripe:evt_1".parse().expect("a place");
+        let cursor = InboxCursor(InboxCursor::after(Order::Newest, &position));
+        assert_eq!(cursor.read(Order::Newest).expect("its list"), position);
+        assert_eq!(
+            cursor.read(Order::Oldest).expect_err("another").status(),
+            422
+        );
+        for wrong in ["", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAAAA="] {
+            let refused = InboxCursor(wrong.to_owned()).read(Order::Newest);
+            assert_eq!(refused.expect_err(wrong).status(), 400);
+        }
+        for foreign in ["AAAAAAAAAAAAAAAAAAAAAAAAA", "AwIAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+            let refused = InboxCursor(foreign.to_owned()).read(Order::Newest);
             assert_eq!(refused.expect_err(foreign).status(), 422);
         }
     }

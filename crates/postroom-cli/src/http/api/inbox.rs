@@ -8,7 +8,7 @@ use postroom::{Arrival, DeadFilter, Inbound, Inbox, InboxMessageId, InboxState, 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::cursor::{Cursor, Order, page};
+use super::cursor::{InboxCursor, Order, page};
 use super::dead::{AT_ONCE, to_the_end};
 use super::messages::due;
 use super::read::{Body, Key, Query};
@@ -229,7 +229,7 @@ pub(super) struct Search {
     #[param(inline)]
     limit: Option<Limit>,
     #[param(inline)]
-    cursor: Option<Cursor>,
+    cursor: Option<InboxCursor>,
     /// The store; the first one by default.
     #[param(inline)]
     store: Option<Name>,
@@ -261,7 +261,7 @@ impl Search {
             list = list.newest_first();
         }
         if let Some(cursor) = &self.cursor {
-            list = cursor.read_position(order)?.list(list);
+            list = cursor.read(order)?.list(list);
         }
         Ok(list.limit(limit + 1))
     }
@@ -283,7 +283,7 @@ pub(super) async fn list(
     let room = room(&app, search.store.as_ref())?;
     let order = search.order.unwrap_or_default();
     let (found, next) = page(room.inbox().list(&list).await?, limit, |last| {
-        Cursor::after_position(order, &Position::of(last))
+        InboxCursor::after(order, &Position::of(last))
     });
     let items = found
         .into_iter()

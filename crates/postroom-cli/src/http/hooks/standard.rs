@@ -14,7 +14,7 @@ pub(super) const TIME: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
 /// Secrets are written `whsec_` and base64.
-pub(crate) fn keys(secrets: &[Secret]) -> anyhow::Result<Keys> {
+pub(super) fn keys(secrets: &[Secret]) -> anyhow::Result<Keys> {
     let keys: Result<Vec<_>, _> = secrets.iter().map(key).collect();
     Keys::new(&keys.map_err(anyhow::Error::msg)?)
 }

@@ -159,7 +159,7 @@ impl Store {
             from,
             started.elapsed(),
             rows.len() == batch,
-            &next_attempts(queue, &rows),
+            &next_attempts(queue, rows.iter()),
         );
         tracing::debug!(store = %self.identifier, queue = name, count = rows.len(), "claimed");
         counter!("postroom_claimed_total", "store" => self.identifier.clone(), "queue" => name)

@@ -107,12 +107,12 @@ fn rescan_at(cost: Duration) -> Instant {
 
 /// The next_attempt_at of claimed rows: the ninth column of the outbox, the tenth of the inbox, which
 /// has two columns for its message id.
-pub(crate) fn next_attempts(queue: Queue, rows: &[Row]) -> Vec<i64> {
+pub(crate) fn next_attempts<'a>(queue: Queue, rows: impl Iterator<Item = &'a Row>) -> Vec<i64> {
     let column = match queue {
         Queue::Outbox => 8,
         Queue::Inbox => 9,
     };
-    rows.iter().filter_map(|row| row.peek_int(column)).collect()
+    rows.filter_map(|row| row.peek_int(column)).collect()
 }
 
 #[cfg(test)]

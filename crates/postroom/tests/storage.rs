@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use mysql_async::prelude::Queryable as _;
 use postroom::{
-    Abandon, Arrival, ErrorKind, Inbound, InboxMessageId, List, Message, NewJoin, Options,
-    OwnerToken, Postroom, State,
+    Abandon, Arrival, Delivery, ErrorKind, Inbound, InboxMessageId, List, Message, NewJoin,
+    Options, OwnerToken, Postroom, State,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use testkit::mysql::Server;
 use testkit::server::Durability;
 use testkit::{Backend, Fixture, eventually};
+use uuid::Uuid;
 
 const LEASE: Duration = Duration::from_secs(3600);
 
@@ -100,6 +101,74 @@ async fn a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed(fixtu
     reads.sort_unstable();
     let usual = reads[reads.len() / 2];
     assert!(usual < 200, "a claim of 10 reads {usual} of {table} pages");
+}
+
+/// Rows are found where the claim has left them.
+async fn a_dispatcher_acks_without_a_look_into_the_index_of_postgres(fixture: Fixture) {
+    const LOOKS: &str =
+        "SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelid = '{outbox_pkey}'::regclass";
+    let room = fixture.again().await;
+    enqueue(&room, 500).await;
+    let report = room
+        .dispatcher()
+        .batch(100)
+        .on("a", |_: Delivery| async {})
+        .drain()
+        .await
+        .unwrap();
+    assert_eq!(report.done, 500);
+    drop(room);
+    eventually(|| async { (statistic(&fixture, "n_tup_del").await >= 500).then_some(()) }).await;
+    assert_eq!(fixture.number(LOOKS).await, 0);
+    assert_eq!(fixture.rows("outbox_done").await, 500);
+}
+
+/// A place is a hint: whatever it holds, only the right id with the right owner is settled.
+async fn a_place_that_holds_another_message_decides_nothing(fixture: Fixture) {
+    enqueue(&fixture.room, 4).await;
+    let client = fixture.postgres().await;
+    let (owner, other) = (OwnerToken::new().as_uuid(), OwnerToken::new().as_uuid());
+    let claim = format!(
+        "SELECT id, place::text FROM {}($1, '1 hour', 4)",
+        fixture.table("outbox_claim")
+    );
+    let claimed: Vec<(Uuid, String)> = client
+        .query(&claim, &[&owner])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (row.get(0), row.get(1)))
+        .collect();
+    let settle = format!(
+        "SELECT ids FROM {}('w', true, $1, $2, $3::text[]::tid[], '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}') \
+         WHERE operation = 'ack'",
+        fixture.table("outbox_settle")
+    );
+    let ack = async |ids: &[Uuid], owners: &[Uuid], places: &[Option<&str>]| -> Vec<Uuid> {
+        let row = client
+            .query_one(&settle, &[&ids, &owners, &places])
+            .await
+            .unwrap();
+        let ids: Option<Vec<Uuid>> = row.get(0);
+        ids.unwrap_or_default()
+    };
+    let [first, second, third, fourth] = [0, 1, 2, 3].map(|n: usize| claimed[n].0);
+    let place = |n: usize| Some(claimed[n].1.as_str());
+
+    assert_eq!(ack(&[first], &[owner], &[place(1)]).await, [first]);
+    assert!(ack(&[second], &[other], &[place(1)]).await.is_empty());
+    assert!(ack(&[first], &[owner], &[place(0)]).await.is_empty());
+    assert_eq!(fixture.rows("outbox").await, 3);
+
+    let found = ack(
+        &[third, second, fourth],
+        &[owner, owner, other],
+        &[place(2), None, place(3)],
+    )
+    .await;
+    assert_eq!(found, [third, second]);
+    assert_eq!(fixture.rows("outbox").await, 1);
+    assert_eq!(fixture.rows("outbox_done").await, 3);
 }
 
 async fn done_messages_go_to_the_partition_of_their_day(fixture: Fixture) {
@@ -690,6 +759,8 @@ testkit::mount!(
     postgres: a_claim_of_fresh_messages_touches_no_index_of_postgres,
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
+    a_dispatcher_acks_without_a_look_into_the_index_of_postgres,
+    a_place_that_holds_another_message_decides_nothing,
     done_messages_go_to_the_partition_of_their_day,
     the_newest_of_a_large_archive_are_listed_without_reading_all_of_it;
     mysql: a_claim_of_mysql_locks_what_it_takes_and_nothing_else,

@@ -15,12 +15,12 @@ use super::handler::Handlers;
 use super::lease::{Lease, Leases};
 use super::pace::Pace;
 use super::run::{AbortOnDrop, Report};
-use super::turn::{Claim, Settlement, Settling};
+use super::turn::{Claim, Claimed, Settlement, Settling};
 use crate::db::Database;
 use crate::error::Error;
 use crate::id::OwnerToken;
 use crate::room::Postroom;
-use crate::sql::{Queue, Row};
+use crate::sql::{Dialect, Place, Queue};
 
 pub(crate) struct Engine {
     pub(crate) room: Postroom,
@@ -65,6 +65,7 @@ pub(super) struct Work {
     pub(super) delivery: Delivery,
     pub(super) lease: Lease,
     claimed: Instant,
+    place: Option<Place>,
 }
 
 /// A message that was handled, and what is to become of it.
@@ -140,8 +141,12 @@ pub(crate) struct Turn {
     pub(crate) claimed: usize,
 }
 
-/// How many turns may be under way at once: while one is on the wire, the other's messages are handled.
-pub(super) const TURNS: usize = 2;
+/// How many turns may be under way at once: while one is on the wire, the other's messages are handled. On
+/// PostgreSQL one more keeps the database busy while a commit waits for the disk. SQLite has one writer, which
+/// a third would only wait for; the others are as they were measured.
+fn turns(dialect: Dialect) -> usize {
+    if dialect == Dialect::Postgres { 3 } else { 2 }
+}
 
 /// The longest that results wait for company while the queue is busy.
 pub(super) const LINGER: Duration = Duration::from_millis(2);
@@ -160,7 +165,7 @@ impl Engine {
         handlers.measure(&room.store.identifier, queue);
         let (leases, keeping) = Leases::keep(Arc::clone(&room.store), queue, settings.lease)?;
         Ok(Arc::new(Self {
-            db: room.store.db.apart(TURNS)?,
+            db: room.store.db.apart(turns(room.dialect()))?,
             room: room.clone(),
             queue,
             handlers,
@@ -209,7 +214,7 @@ impl Engine {
         let batch = self.settings.batch;
         let results = desk.results.len();
         let claim = self.capacity(&desk).min(batch);
-        if under_way >= TURNS || (results == 0 && (claim == 0 || !looking)) {
+        if under_way >= turns(self.room.dialect()) || (results == 0 && (claim == 0 || !looking)) {
             return None;
         }
         let full = results >= self.enough_results() || (looking && claim == batch);
@@ -298,12 +303,12 @@ impl Engine {
         }
     }
 
-    fn read(&self, rows: Vec<Row>) -> Result<Vec<Delivered>, Error> {
-        let mut messages = rows
+    fn read(&self, claimed: Vec<Claimed>) -> Result<Vec<(Delivered, Option<Place>)>, Error> {
+        let mut messages = claimed
             .into_iter()
-            .map(|row| Delivered::read(self.queue, row))
-            .collect::<Result<Vec<_>, _>>()?;
-        messages.sort_by_key(Delivered::order);
+            .map(|one| Ok((Delivered::read(self.queue, one.row)?, one.place)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        messages.sort_by_key(|(message, _)| message.order());
         Ok(messages)
     }
 
@@ -362,11 +367,11 @@ impl Engine {
         owner: OwnerToken,
         began: Instant,
         asked: usize,
-        messages: Vec<Delivered>,
+        messages: Vec<(Delivered, Option<Place>)>,
     ) {
         let ids: Vec<_> = messages
             .iter()
-            .map(|message| message.work_item_id().as_uuid())
+            .map(|(message, _)| message.work_item_id().as_uuid())
             .collect();
         let leases = if ids.is_empty() {
             Vec::new()
@@ -376,7 +381,7 @@ impl Engine {
         let works = messages
             .into_iter()
             .zip(leases)
-            .map(|(message, lease)| Work {
+            .map(|((message, place), lease)| Work {
                 delivery: Delivery::new(
                     message,
                     self.room.clone(),
@@ -387,6 +392,7 @@ impl Engine {
                 ),
                 lease,
                 claimed: began,
+                place,
             });
         let workers = {
             let mut desk = self.desk();
@@ -471,6 +477,7 @@ impl Engine {
                 settling: Settling {
                     id: work.delivery.work_item_id().as_uuid(),
                     owner: work.delivery.owner(),
+                    place: work.place,
                     settlement,
                 },
                 lease: work.lease.clone(),
@@ -599,6 +606,7 @@ impl Desk {
             settling: Settling {
                 id: work.delivery.work_item_id().as_uuid(),
                 owner: work.delivery.owner(),
+                place: work.place,
                 settlement: Settlement::Release,
             },
             lease: work.lease,

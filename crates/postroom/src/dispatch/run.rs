@@ -21,6 +21,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How often a queue's depth is measured.
 const MEASURE: Duration = Duration::from_secs(15);
 
+/// A dispatcher has just been started: what waits for it comes before what looks at all of the queue.
+const SETTLED_IN: Duration = Duration::from_secs(5);
+
 /// How often waiting messages are looked over.
 const UPKEEP: Duration = Duration::from_millis(250);
 
@@ -215,11 +218,15 @@ pub(crate) fn helpers(engines: &[Arc<Engine>]) -> Vec<AbortOnDrop> {
 
 /// What has to be done now and then.
 async fn upkeep(engine: Arc<Engine>) {
-    let mut measure_at = Instant::now();
+    let settled_in = Instant::now() + SETTLED_IN;
+    let mut measure_at = settled_in;
     loop {
         tokio::time::sleep(UPKEEP).await;
         engine.release_stale();
         let started = Instant::now();
+        if started < settled_in {
+            continue;
+        }
         if started >= measure_at {
             if let Err(error) = QueueStats::measure(&engine.room.store, engine.queue).await {
                 tracing::debug!(store = %engine.room.identifier(), %error, "the queue could not be measured");

@@ -1,6 +1,7 @@
 //! One round trip of a dispatcher: settle what has gathered, claim the next.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use metrics::counter;
@@ -10,7 +11,7 @@ use crate::db::{Database, Output};
 use crate::error::{Error, stored_error};
 use crate::id::OwnerToken;
 use crate::join::{Finished, JoinStatus};
-use crate::sql::{Call, Queue, Row, Value};
+use crate::sql::{Call, Place, Queue, Row, Value};
 use crate::store::{QUICK_BATCH, Store};
 use crate::watermark::next_attempts;
 
@@ -35,6 +36,8 @@ pub(super) enum Settlement {
 pub(super) struct Settling {
     pub(super) id: Uuid,
     pub(super) owner: OwnerToken,
+    /// Where it was when it was claimed, if that is known.
+    pub(super) place: Option<Place>,
     pub(super) settlement: Settlement,
 }
 
@@ -53,7 +56,14 @@ pub(super) struct Claim {
 pub(super) struct Turned {
     /// What really changed; the others' leases were lost.
     pub(super) settled: Vec<Uuid>,
-    pub(super) claimed: Vec<Row>,
+    pub(super) claimed: Vec<Claimed>,
+}
+
+/// A message as it was claimed.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) row: Row,
+    pub(super) place: Option<Place>,
 }
 
 /// What the statement that settles and claims tells of what it settled, before the columns of a message.
@@ -85,7 +95,8 @@ impl Store {
         };
         if let Some(claim) = claim {
             let claimed = turned.claimed.len();
-            let next_attempts = next_attempts(queue, &turned.claimed);
+            let rows = turned.claimed.iter().map(|claimed| &claimed.row);
+            let next_attempts = next_attempts(queue, rows);
             let filled = claimed == claim.batch;
             if claim.everywhere {
                 watermark.claimed(from, started.elapsed(), filled, &next_attempts);
@@ -140,6 +151,7 @@ impl Store {
             }
         }
         values.extend(ids(&acked));
+        values.push(places(&acked).into());
         values.extend(ids(&failed));
         values.push(Value::Texts(reasons));
         values.extend(ids(&abandoned));
@@ -155,7 +167,7 @@ impl Store {
         for mut row in output.rows {
             let Some(operation) = row.optional_text()? else {
                 row.skip(SETTLED_COLUMNS - 1);
-                turned.claimed.push(row);
+                turned.claimed.push(Claimed::new(queue, row));
                 continue;
             };
             let ids = row.uuids()?;
@@ -263,17 +275,28 @@ impl Store {
         for (index, &operation) in operations.iter().enumerate() {
             // PostgreSQL runs one statement only, whose rows are all there are.
             let end = output.ends.get(index).copied().unwrap_or(usize::MAX);
-            let part = rows.by_ref().take(end.saturating_sub(start)).collect();
+            let part = rows.by_ref().take(end.saturating_sub(start));
             start = end;
             if operation == "claim" {
-                turned.claimed = part;
+                turned.claimed = part.map(|row| Claimed::new(queue, row)).collect();
             } else {
-                let settled = self.settled(part)?;
+                let settled = self.settled(part.collect())?;
                 self.log_settled(operation, queue.name(), settled.len());
                 turned.settled.extend(settled);
             }
         }
         Ok(turned)
+    }
+}
+
+impl Claimed {
+    /// PostgreSQL tells the place after all columns of the message.
+    fn new(queue: Queue, row: Row) -> Self {
+        let place = row.peek_place(match queue {
+            Queue::Outbox => 16,
+            Queue::Inbox => 20,
+        });
+        Self { row, place }
     }
 }
 
@@ -309,6 +332,22 @@ impl Settlement {
             Self::Abandon { deferred: true, .. }
         )))
     }
+}
+
+/// PostgreSQL's notation of an array of places.
+fn places(settling: &[&Settling]) -> String {
+    let mut array = String::with_capacity(2 + settling.len() * 12);
+    array.push('{');
+    for (index, one) in settling.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = match one.place {
+            Some(Place { page, number }) => write!(array, "{comma}\"({page},{number})\""),
+            None => write!(array, "{comma}NULL"),
+        };
+    }
+    array.push('}');
+    array
 }
 
 fn claim_values(claim: Option<Claim>, from: Option<i64>) -> Vec<Value> {

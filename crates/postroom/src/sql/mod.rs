@@ -40,7 +40,7 @@ pub(crate) use json::as_json;
 #[cfg(feature = "mssql")]
 pub(crate) use json::as_json_with_hyphens;
 pub(crate) use names::{Identifier, Names};
-pub(crate) use row::Row;
+pub(crate) use row::{Place, Row};
 #[cfg(any(feature = "sqlite", feature = "mysql"))]
 pub(crate) use script::statements;
 pub(crate) use script::{Call, Part, Script};

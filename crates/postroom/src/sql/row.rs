@@ -52,6 +52,15 @@ impl Row {
         }
     }
 
+    /// Where the row lies, in a column further on. Only PostgreSQL tells that.
+    pub(crate) fn peek_place(&self, column: usize) -> Option<Place> {
+        match &self.columns {
+            Columns::Values(_) => None,
+            #[cfg(feature = "postgres")]
+            Columns::Postgres(row) => row.try_get(self.next + column).ok()?,
+        }
+    }
+
     pub(crate) fn skip(&mut self, columns: usize) {
         self.next += columns;
     }
@@ -159,6 +168,13 @@ impl Row {
         self.next += 1;
         Some(std::mem::replace(value, Value::Int(None)))
     }
+}
+
+/// Where PostgreSQL keeps a row: its page, and its number there. It may lie elsewhere a moment later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) page: u32,
+    pub(crate) number: u16,
 }
 
 /// Nothing but NULL fits.

@@ -4,7 +4,7 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type};
 use tokio_postgres::{Error, Row};
 use uuid::Uuid;
 
-use crate::sql::Value;
+use crate::sql::{Place, Value};
 
 /// A number: an integer of any width, a truth value, or a time in microseconds.
 pub(crate) fn int(row: &Row, column: usize) -> Result<Option<i64>, Error> {
@@ -38,6 +38,20 @@ impl<'a> FromSql<'a> for Int {
             *ty,
             Type::TIMESTAMPTZ | Type::INT8 | Type::INT4 | Type::INT2 | Type::BOOL
         )
+    }
+}
+
+impl<'a> FromSql<'a> for Place {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+        let (page, number) = raw.split_at_checked(4).ok_or("a place is cut off")?;
+        Ok(Self {
+            page: u32::from_be_bytes(page.try_into()?),
+            number: u16::from_be_bytes(number.try_into()?),
+        })
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::TID
     }
 }
 

@@ -62,9 +62,28 @@ const GUARDS: &str = "SET enable_seqscan = off\nSET enable_bitmapscan = off\nSET
 const LOOKUP_GUARDS: &str = "SET enable_seqscan = off\nSET enable_hashjoin = off\nSET enable_mergejoin = off\n\
      SET plan_cache_mode = force_generic_plan";
 
+/// The columns of a live message, and their types.
+const OUTBOX_LIVE: &str = "id uuid, message_id uuid, created_at timestamptz, next_attempt_at timestamptz, \
+     due_time timestamptz, locked_until timestamptz, last_attempt_at timestamptz, owner_token uuid, \
+     attempt_count integer, deferral_count integer, delivery_count integer, topic text, correlation_id text, \
+     last_error text, payload text, headers text";
+const INBOX_LIVE: &str = "id uuid, created_at timestamptz, next_attempt_at timestamptz, due_time timestamptz, \
+     backoff_until timestamptz, locked_until timestamptz, last_attempt_at timestamptz, owner_token uuid, \
+     attempt_count integer, deferral_count integer, delivery_count integer, source text, message_id text, \
+     topic text, correlation_id text, last_error text, payload text, headers text";
+
+/// The same columns without their types.
+fn names_of(typed: &str) -> String {
+    let names = typed
+        .split(", ")
+        .filter_map(|column| column.split(' ').next());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
     let columns = queue.either(OUTBOX_COLUMNS, INBOX_COLUMNS);
     let returned = queue.either(OUTBOX_RETURNED, INBOX_RETURNED);
+    let live = queue.either(OUTBOX_LIVE, INBOX_LIVE);
     let only_outbox = |text: &str| queue.only_outbox(text);
     let only_inbox = |text: &str| queue.only_inbox(text);
     let ids = |number: u8| match by {
@@ -102,6 +121,8 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
             format!("{returned}, q.processed_at, q.processed_by, q.status"),
         ),
         ("{returned}", returned.to_owned()),
+        ("{live_columns_typed}", live.to_owned()),
+        ("{live_columns}", names_of(live)),
         // A lateral join with a limit is always a probe of the key, whatever the planner thinks.
         (
             "{with_seen}",

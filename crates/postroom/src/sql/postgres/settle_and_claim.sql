@@ -1,18 +1,18 @@
--- One round trip of a dispatcher: settles a mixed batch ($6 to $19, as the settle function takes them)
+-- One round trip of a dispatcher: settles a mixed batch ($6 to $20, as the settle function takes them)
 -- and claims the next ($1 to $5, as claim takes them; a batch of 0 claims nothing).
 -- The first rows tell what was settled; in them the columns of a message are NULL. The branches of a
 -- UNION ALL run in order, so a message that is settled to be ready at once can be claimed right away.
-SELECT s.operation, s.ids, s.completed_steps, s.failed_steps, {returned}
+SELECT s.operation, s.ids, s.completed_steps, s.failed_steps, {returned}, NULL::tid
 FROM {queue+_settle}(
     $6::text, $7::bigint <> 0,
-    $8::uuid[], $9::uuid[],
-    $10::uuid[], $11::uuid[], $12::text[],
-    $13::uuid[], $14::uuid[], $15::bigint[], $16::text[], $17::bigint[],
-    $18::uuid[], $19::uuid[]) AS s
+    $8::uuid[], $9::uuid[], $10::text::tid[],
+    $11::uuid[], $12::uuid[], $13::text[],
+    $14::uuid[], $15::uuid[], $16::bigint[], $17::text[], $18::bigint[],
+    $19::uuid[], $20::uuid[]) AS s
 LEFT JOIN {queue} AS q ON false
 {with_seen}
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, {returned}
+SELECT NULL, NULL, NULL, NULL, {returned}, q.place
 FROM {queue+_claim}(
     $1::uuid,
     $2::bigint * interval '1 microsecond',

@@ -6,9 +6,11 @@
 -- Locks: the claimed rows; rows that others hold are skipped.
 -- The claim finds its rows by ctid, which is a third faster than a join on id. A row that somebody
 -- else changed between our snapshot and our lock is left for the next claim.
+-- `place` is where each row lies now. It is a hint for settle, and good until the row is written again.
 DROP FUNCTION IF EXISTS {queue+_claim}(uuid, interval, integer, timestamptz);
+DROP FUNCTION IF EXISTS {queue+_claim}(uuid, interval, integer, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION {queue+_claim}(p_owner uuid, p_lease interval, p_batch integer, p_from timestamptz DEFAULT '-infinity', p_everywhere boolean DEFAULT true)
-RETURNS SETOF {queue}
+RETURNS TABLE ({live_columns_typed}, place tid)
 LANGUAGE plpgsql
 {guards}
 AS $$
@@ -30,7 +32,7 @@ BEGIN
         ORDER BY next_attempt_at
         LIMIT p_batch
         FOR NO KEY UPDATE SKIP LOCKED))
-    RETURNING *;
+    RETURNING {live_columns}, ctid;
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     IF v_claimed < p_batch AND p_from > '-infinity' AND p_everywhere THEN
         RETURN QUERY
@@ -46,7 +48,7 @@ BEGIN
             ORDER BY next_attempt_at
             LIMIT p_batch - v_claimed
             FOR NO KEY UPDATE SKIP LOCKED))
-        RETURNING *;
+        RETURNING {live_columns}, ctid;
     END IF;
 END
 $$;

@@ -102,10 +102,9 @@ impl Pace {
             return;
         }
         let now = Instant::now();
-        let was_busy = std::mem::replace(&mut self.busy, turn.claimed == turn.asked);
+        self.busy = turn.claimed == turn.asked;
         let claimed = u32::try_from(turn.claimed).unwrap_or(u32::MAX);
-        // The rest of a long queue is no stream that more will follow.
-        self.gathering_until = (!self.busy && !was_busy).then(|| now + gather(claimed));
+        self.gathering_until = (!self.busy).then(|| now + gather(claimed));
         if self.busy || std::mem::take(&mut self.called) {
             self.next_look = now;
             self.pause = FIRST_PAUSE.min(self.poll_interval);
@@ -197,20 +196,6 @@ mod tests {
         assert_eq!(waits[0], Duration::ZERO);
         assert_eq!(waits[50], GATHER_FEW);
         assert_eq!(waits[999], GATHER);
-    }
-
-    #[test]
-    fn the_rest_of_a_long_queue_waits_for_nobody() {
-        let mut pace = pace();
-        let found = |claimed| Turn {
-            asked: 1_000,
-            claimed,
-        };
-        pace.turned(found(1_000));
-        pace.turned(found(300));
-        assert!(!pace.is_gathering());
-        pace.turned(found(300));
-        assert!(pace.is_gathering());
     }
 
     #[test]

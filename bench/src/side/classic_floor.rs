@@ -8,7 +8,7 @@ use anyhow::Result;
 use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
-use super::{BULK, DRAINERS, Floor, POSTGRES_BATCH, all, not_measured, payload};
+use super::{BATCH, BULK, DRAINERS, Floor, all, not_measured, payload};
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS classic (
@@ -82,7 +82,7 @@ impl Floor for ClassicFloor {
                 let (claim, ack) = (client.prepare(CLAIM).await?, client.prepare(ACK).await?);
                 loop {
                     let owner = Uuid::now_v7();
-                    let batch = i64::try_from(POSTGRES_BATCH)?;
+                    let batch = i64::try_from(BATCH)?;
                     let rows = client.query(&claim, &[&owner, &batch]).await?;
                     if rows.is_empty() {
                         return Ok(());

@@ -11,8 +11,8 @@ use postroom::{
 use tokio_postgres::NoTls;
 
 use super::{
-    Arguments, BATCH, BULK, DRAINERS, LEASE, POSTGRES_BATCH, Side, TOPIC, age, all, latency,
-    payload, thinned, timed,
+    Arguments, BATCH, BULK, DRAINERS, LEASE, Side, TOPIC, age, all, latency, payload, thinned,
+    timed,
 };
 use crate::protocol::{Answer, Queue, Request};
 
@@ -181,21 +181,13 @@ impl Library {
     }
 
     fn dispatch(&self, queue: Queue) -> Result<Running> {
-        let dispatcher = self.dispatcher().batch(self.batch());
+        let dispatcher = self.dispatcher().batch(BATCH);
         let handler = |_: Delivery| async {};
         let dispatcher = match queue {
             Queue::Outbox => dispatcher.on(TOPIC, handler),
             Queue::Inbox => dispatcher.on_inbound(TOPIC, handler),
         };
         Ok(dispatcher.start()?)
-    }
-
-    fn batch(&self) -> usize {
-        if self.url.starts_with("postgres") {
-            POSTGRES_BATCH
-        } else {
-            BATCH
-        }
     }
 
     fn dispatcher(&self) -> Dispatcher {
@@ -207,13 +199,13 @@ impl Library {
 
     /// Two tasks claim and ack until nothing is left, over connections that they open first.
     async fn drain_by_hand(&self) -> Result<()> {
-        let (room, batch) = (self.again().await?, self.batch());
+        let room = self.again().await?;
         let work = (0..DRAINERS).map(|_| {
             let outbox = room.outbox();
             tokio::spawn(async move {
                 loop {
                     let owner = OwnerToken::new();
-                    let claimed = outbox.claim(owner, LEASE, batch).await?;
+                    let claimed = outbox.claim(owner, LEASE, BATCH).await?;
                     if claimed.is_empty() {
                         return anyhow::Ok(());
                     }

@@ -10,7 +10,7 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use super::library::message;
-use super::{BULK, DRAINERS, Floor, LEASE, POSTGRES_BATCH, TOPIC, all, latency, payload, row};
+use super::{BATCH, BULK, DRAINERS, Floor, LEASE, TOPIC, all, latency, payload, row};
 use crate::protocol::Answer;
 
 pub(crate) struct PostgresFloor {
@@ -119,7 +119,7 @@ impl Floor for PostgresFloor {
                 loop {
                     let owner = Uuid::now_v7();
                     let lease = i64::try_from(LEASE.as_micros())?;
-                    let (batch, from) = (i64::try_from(POSTGRES_BATCH)?, None::<i64>);
+                    let (batch, from) = (i64::try_from(BATCH)?, None::<i64>);
                     let rows = client
                         .query(&claim, &[&owner, &lease, &batch, &from, &1_i64])
                         .await?;

@@ -174,7 +174,7 @@ impl Dispatcher {
     }
 
     /// How many messages one claim takes at most, 50 by default. For handlers that take microseconds, and a
-    /// queue of thousands, 500 to 1,000 drain it several times as fast; what a crash leaves unsettled is
+    /// queue of thousands, 500 drain it several times as fast; what a crash leaves unsettled is
     /// delivered again, and that is more then.
     pub fn batch(mut self, messages: usize) -> Self {
         self.settings.batch = messages;

@@ -11,7 +11,7 @@ use crate::db::{Database, Output};
 use crate::error::{Error, stored_error};
 use crate::id::OwnerToken;
 use crate::join::{Finished, JoinStatus};
-use crate::sql::{Call, Place, Queue, Row, Value};
+use crate::sql::{Call, Dialect, Place, Queue, Row, Value};
 use crate::store::{QUICK_BATCH, Store};
 use crate::watermark::next_attempts;
 
@@ -110,7 +110,7 @@ impl Store {
         Ok(turned)
     }
 
-    /// PostgreSQL: what the statement takes that settles and claims.
+    /// PostgreSQL and SQL Server: what the statement takes that settles and claims.
     fn all_values(
         &self,
         settling: &[&Settling],
@@ -151,7 +151,6 @@ impl Store {
             }
         }
         values.extend(ids(&acked));
-        values.push(places(&acked).into());
         values.extend(ids(&failed));
         values.push(Value::Texts(reasons));
         values.extend(ids(&abandoned));
@@ -159,6 +158,9 @@ impl Store {
         values.push(Value::Texts(errors));
         values.push(Value::Ints(deferrals));
         values.extend(ids(&released));
+        if self.dialect() == Dialect::Postgres {
+            values.push(places(&acked).into());
+        }
         values
     }
 

@@ -5,10 +5,10 @@
 SELECT s.operation, s.ids, s.completed_steps, s.failed_steps, {returned}, NULL::tid
 FROM {queue+_settle}(
     $6::text, $7::bigint <> 0,
-    $8::uuid[], $9::uuid[], $10::text::tid[],
-    $11::uuid[], $12::uuid[], $13::text[],
-    $14::uuid[], $15::uuid[], $16::bigint[], $17::text[], $18::bigint[],
-    $19::uuid[], $20::uuid[]) AS s
+    $8::uuid[], $9::uuid[], $20::text::tid[],
+    $10::uuid[], $11::uuid[], $12::text[],
+    $13::uuid[], $14::uuid[], $15::bigint[], $16::text[], $17::bigint[],
+    $18::uuid[], $19::uuid[]) AS s
 LEFT JOIN {queue} AS q ON false
 {with_seen}
 UNION ALL

@@ -10,11 +10,16 @@ testkit::mount!(
     a_waiting_join_outlives_thirty_polls,
 );
 
+/// How many of a worker's handlers may run at once.
+const HANDLERS: i64 = 32;
+
 async fn sigterm_under_load_leaves_nothing_half_done(fixture: Fixture) {
     let scene = Scene::new(fixture).await;
     scene.enqueue("slowly", 3_000).await;
     let worker = scene.start(0);
     scene.wait_until_done(100).await;
+    // More than handlers can be at work on: some wait for one.
+    eventually(|| async { (leased(&scene.fixture).await > HANDLERS).then_some(()) }).await;
     worker.signal("-TERM");
     assert!(worker.end().await.success());
     let [done, released, lost] = report(&scene.file("report-0"));

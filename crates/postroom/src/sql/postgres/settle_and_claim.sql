@@ -1,5 +1,6 @@
--- One round trip of a dispatcher: settles a mixed batch ($6 to $20, as the settle function takes them)
--- and claims the next ($1 to $5, as claim takes them; a batch of 0 claims nothing).
+-- One round trip of a dispatcher: settles a mixed batch ($6 to $19, as the settle function takes them, and
+-- $20, the places of what is acked) and claims the next ($1 to $5, as claim takes them; a batch of 0 claims
+-- nothing).
 -- The first rows tell what was settled; in them the columns of a message are NULL. The branches of a
 -- UNION ALL run in order, so a message that is settled to be ready at once can be claimed right away.
 SELECT s.operation, s.ids, s.completed_steps, s.failed_steps, {returned}, NULL::tid

@@ -23,7 +23,7 @@ use crate::protocol::{Answer, Ready, Request};
 const DRAINERS: usize = 2;
 /// How many messages a bulk statement and a claim carry.
 pub(crate) const BULK: usize = 1_000;
-pub(crate) const BATCH: usize = 500;
+pub(crate) const BATCH: usize = 1_000;
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 pub(crate) const TOPIC: &str = "bench.topic";
 /// How long every payload is.

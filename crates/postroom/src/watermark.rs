@@ -24,11 +24,17 @@ impl Watermark {
     /// Transactions may commit late, so the end of the queue is always looked at: the claim itself sees to
     /// that. When there was no more, the next look comes later, and goes back as far. In a long queue that
     /// would be to walk over thousands of messages that were claimed already.
+    ///
+    /// When it is time to look at everything, one claim does that, and those beside it go on where they are.
     pub(crate) fn from(&self) -> Option<i64> {
-        let mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        mark.as_ref()
-            .filter(|mark| Instant::now() < mark.rescan_at)
-            .map(|mark| mark.highest - if mark.plenty { 0 } else { LATE_COMMITS })
+        let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mark = mark.as_mut()?;
+        let now = Instant::now();
+        if now >= mark.rescan_at {
+            mark.rescan_at = now + RESCAN_LATEST;
+            return None;
+        }
+        Some(mark.highest - if mark.plenty { 0 } else { LATE_COMMITS })
     }
 
     /// A claim is done that started at `from`. One that filled its batch above the mark has not looked
@@ -100,10 +106,13 @@ impl Watermark {
     }
 }
 
-/// When everything is looked at again after that has cost so much.
+/// When everything is looked at again after that has cost so much: a fiftieth of the time may go there.
 fn rescan_at(cost: Duration) -> Instant {
-    Instant::now() + (cost * 20).clamp(Duration::from_millis(50), Duration::from_secs(2))
+    Instant::now() + (cost * 50).clamp(RESCAN_EARLIEST, RESCAN_LATEST)
 }
+
+const RESCAN_EARLIEST: Duration = Duration::from_millis(50);
+const RESCAN_LATEST: Duration = Duration::from_secs(2);
 
 /// The next_attempt_at of claimed rows: the ninth column of the outbox, the tenth of the inbox, which
 /// has two columns for its message id.
@@ -135,5 +144,17 @@ mod tests {
         assert_eq!(mark.from(), Some(9_500_000));
         mark.claimed(mark.from(), COST, false, &[]);
         assert_eq!(mark.from(), None, "everything was looked at");
+    }
+    #[test]
+    fn one_claim_looks_at_everything_and_those_beside_it_do_not() {
+        let mark = Watermark(Mutex::new(Some(Mark {
+            highest: 9_000_000,
+            plenty: true,
+            rescan_at: Instant::now(),
+        })));
+        assert_eq!(mark.from(), None);
+        assert_eq!(mark.from(), Some(9_000_000));
+        mark.looked(None, Duration::ZERO, true, &[3_000_000]);
+        assert_eq!(mark.from(), Some(9_000_000));
     }
 }

@@ -123,52 +123,142 @@ async fn a_dispatcher_acks_without_a_look_into_the_index_of_postgres(fixture: Fi
     assert_eq!(fixture.rows("outbox_done").await, 500);
 }
 
-/// A place is a hint: whatever it holds, only the right id with the right owner is settled.
-async fn a_place_that_holds_another_message_decides_nothing(fixture: Fixture) {
-    enqueue(&fixture.room, 4).await;
-    let client = fixture.postgres().await;
-    let (owner, other) = (OwnerToken::new().as_uuid(), OwnerToken::new().as_uuid());
-    let claim = format!(
-        "SELECT id, place::text FROM {}($1, '1 hour', 4)",
-        fixture.table("outbox_claim")
-    );
-    let claimed: Vec<(Uuid, String)> = client
-        .query(&claim, &[&owner])
-        .await
-        .unwrap()
-        .iter()
-        .map(|row| (row.get(0), row.get(1)))
-        .collect();
-    let settle = format!(
-        "SELECT ids FROM {}('w', true, $1, $2, $3::text[]::tid[], '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}') \
-         WHERE operation = 'ack'",
-        fixture.table("outbox_settle")
-    );
-    let ack = async |ids: &[Uuid], owners: &[Uuid], places: &[Option<&str>]| -> Vec<Uuid> {
-        let row = client
-            .query_one(&settle, &[&ids, &owners, &places])
+/// A claim that its test settles by hand, as the dispatcher does.
+struct Placed {
+    client: tokio_postgres::Client,
+    settle: String,
+    owner: Uuid,
+    version: i64,
+    /// Ids and places.
+    claimed: Vec<(Uuid, String)>,
+}
+
+impl Placed {
+    async fn claim(fixture: &Fixture) -> Self {
+        let operations = fixture.options().operations().unwrap();
+        let claim = operations
+            .iter()
+            .find(|operation| operation.name == "outbox claim")
+            .unwrap();
+        let claim = format!(
+            "SELECT id, place::text, version FROM ({}) AS claimed",
+            claim.statements[0].sql
+        );
+        let client = fixture.postgres().await;
+        let owner = OwnerToken::new().as_uuid();
+        let (hour, batch, from) = (3_600_000_000_i64, 100_i64, None::<i64>);
+        let rows = client
+            .query(&claim, &[&owner, &hour, &batch, &from, &1_i64])
             .await
             .unwrap();
-        let ids: Option<Vec<Uuid>> = row.get(0);
-        ids.unwrap_or_default()
-    };
-    let [first, second, third, fourth] = [0, 1, 2, 3].map(|n: usize| claimed[n].0);
-    let place = |n: usize| Some(claimed[n].1.as_str());
+        let settle = format!(
+            "SELECT operation, ids FROM {}('w', true, $1, $2, $3::text[]::tid[], $4, $5, '{{}}', '{{}}', '{{}}', '{{}}', \
+             '{{}}', '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')",
+            fixture.table("outbox_settle")
+        );
+        Self {
+            client,
+            settle,
+            owner,
+            version: rows[0].get(2),
+            claimed: rows.iter().map(|row| (row.get(0), row.get(1))).collect(),
+        }
+    }
 
-    assert_eq!(ack(&[first], &[owner], &[place(1)]).await, [first]);
-    assert!(ack(&[second], &[other], &[place(1)]).await.is_empty());
-    assert!(ack(&[first], &[owner], &[place(0)]).await.is_empty());
-    assert_eq!(fixture.rows("outbox").await, 3);
+    /// Says how they were acked, and which of them one by one.
+    async fn ack(&self, claimed: &[(Uuid, String)]) -> (String, Vec<Uuid>) {
+        let (ids, places): (Vec<Uuid>, Vec<&str>) = claimed
+            .iter()
+            .map(|(id, place)| (*id, place.as_str()))
+            .unzip();
+        let owners = vec![self.owner; ids.len()];
+        let (version, owner) = (&[self.version][..], &[self.owner][..]);
+        let row = self
+            .client
+            .query_one(&self.settle, &[&ids, &owners, &places, &version, &owner])
+            .await
+            .unwrap();
+        let ids: Option<Vec<Uuid>> = row.get(1);
+        (row.get(0), ids.unwrap_or_default())
+    }
+}
 
-    let found = ack(
-        &[third, second, fourth],
-        &[owner, owner, other],
-        &[place(2), None, place(3)],
-    )
-    .await;
-    assert_eq!(found, [third, second]);
-    assert_eq!(fixture.rows("outbox").await, 1);
+/// What was written since its claim is not acked by its place, and nothing beside it is: all are looked for by
+/// id, and found if they are still their owner's.
+async fn a_row_that_was_written_since_its_claim_is_looked_for_by_its_id(fixture: Fixture) {
+    enqueue(&fixture.room, 9).await;
+    let placed = Placed::claim(&fixture).await;
+    let [first, renewed, taken] = [
+        &placed.claimed[..3],
+        &placed.claimed[3..6],
+        &placed.claimed[6..],
+    ];
+
+    assert_eq!(placed.ack(first).await, ("placed".to_owned(), vec![]));
     assert_eq!(fixture.rows("outbox_done").await, 3);
+
+    let change = |what: &str, id: Uuid| format!("UPDATE {{outbox}} SET {what} WHERE id = '{id}'");
+    fixture
+        .sql(&change(
+            "locked_until = locked_until + interval '1 hour'",
+            renewed[1].0,
+        ))
+        .await;
+    let (how, mut ids) = placed.ack(renewed).await;
+    ids.sort_unstable();
+    let mut expected: Vec<Uuid> = renewed.iter().map(|(id, _)| *id).collect();
+    expected.sort_unstable();
+    assert_eq!((how.as_str(), ids), ("ack", expected));
+    assert_eq!(fixture.rows("outbox_done").await, 6);
+
+    fixture
+        .sql(&change("owner_token = gen_random_uuid()", taken[0].0))
+        .await;
+    let (how, ids) = placed.ack(taken).await;
+    assert_eq!((how.as_str(), ids.len()), ("ack", 2));
+    assert!(!ids.contains(&taken[0].0));
+    assert_eq!(fixture.rows("outbox").await, 1);
+    assert_eq!(fixture.rows("outbox_done").await, 8);
+
+    let (how, ids) = placed.ack(taken).await;
+    assert_eq!(
+        (how.as_str(), ids.len()),
+        ("ack", 0),
+        "nobody else's message"
+    );
+    assert_eq!(fixture.rows("outbox").await, 1);
+}
+
+/// VACUUM FULL moves rows and leaves everything else of them as it was: another message of the same claim lies
+/// at the place then.
+async fn a_table_that_was_rewritten_since_the_claim_gives_no_message_for_another(fixture: Fixture) {
+    enqueue(&fixture.room, 20).await;
+    fixture
+        .sql("DELETE FROM {outbox} WHERE id IN (SELECT id FROM {outbox} ORDER BY ctid LIMIT 10)")
+        .await;
+    fixture.sql("VACUUM {outbox}").await;
+    let placed = Placed::claim(&fixture).await;
+    let mut claimed = placed.claimed.clone();
+    claimed.sort_by_key(|(id, _)| *id);
+    let at = async |place: &str| -> Option<Uuid> {
+        let sql = fixture.fill("SELECT id FROM {outbox} WHERE ctid = $1::text::tid");
+        let row = placed.client.query_opt(&sql, &[&place]).await.unwrap();
+        row.map(|row| row.get(0))
+    };
+    let (first, rest) = claimed.split_first().unwrap();
+    assert_eq!(placed.ack(std::slice::from_ref(first)).await.0, "placed");
+    fixture.sql("VACUUM FULL {outbox}").await;
+
+    let mut moved = 0;
+    for (id, place) in rest {
+        let there = at(place).await;
+        moved += usize::from(there.is_some_and(|there| there != *id));
+        let acked = placed.ack(&[(*id, place.clone())]).await;
+        assert_eq!(acked, ("ack".to_owned(), vec![*id]));
+    }
+    assert!(moved > 0, "no place held another message");
+    assert_eq!(fixture.rows("outbox").await, 0);
+    assert_eq!(fixture.rows("outbox_done").await, 10);
 }
 
 async fn done_messages_go_to_the_partition_of_their_day(fixture: Fixture) {
@@ -760,7 +850,8 @@ testkit::mount!(
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
     a_dispatcher_acks_without_a_look_into_the_index_of_postgres,
-    a_place_that_holds_another_message_decides_nothing,
+    a_row_that_was_written_since_its_claim_is_looked_for_by_its_id,
+    a_table_that_was_rewritten_since_the_claim_gives_no_message_for_another,
     done_messages_go_to_the_partition_of_their_day,
     the_newest_of_a_large_archive_are_listed_without_reading_all_of_it;
     mysql: a_claim_of_mysql_locks_what_it_takes_and_nothing_else,

@@ -562,7 +562,7 @@ impl Engine {
 
 impl Desk {
     fn take_results(&mut self) -> Vec<Finished> {
-        let finished: Vec<Finished> = if self.one_by_one {
+        let mut finished: Vec<Finished> = if self.one_by_one {
             self.results.drain(..self.results.len().min(1)).collect()
         } else {
             std::mem::take(&mut self.results)
@@ -571,7 +571,11 @@ impl Desk {
             self.first_result = None;
             self.one_by_one = false;
         }
-        finished.iter().for_each(|one| one.lease.settling());
+        for one in &mut finished {
+            one.lease.settling();
+            let place = &mut one.settling.place;
+            *place = place.filter(|_| one.lease.is_as_claimed());
+        }
         finished
     }
 
@@ -588,6 +592,7 @@ impl Desk {
         for mut one in finished {
             one.lease.held();
             one.uncertain = true;
+            one.settling.place = None;
             self.results.push(one);
         }
         if !self.results.is_empty() {

@@ -51,6 +51,8 @@ struct Item {
     state: AtomicU8,
     /// Its handler should stop.
     cancelled: AtomicBool,
+    /// Its row was perhaps written since it was claimed.
+    renewed: AtomicBool,
 }
 
 /// A handler works on it, or its result waits to be settled.
@@ -100,6 +102,7 @@ impl Leases {
                 id,
                 state: AtomicU8::new(HELD),
                 cancelled: AtomicBool::new(false),
+                renewed: AtomicBool::new(false),
             })
             .collect();
         let batch = Arc::new(Batch {
@@ -151,7 +154,11 @@ impl Leases {
 
     async fn renew(&self, batch: &Batch) {
         let began = Instant::now();
-        let held: Vec<Uuid> = batch.in_state(HELD).map(|item| item.id).collect();
+        let held: Vec<Uuid> = batch
+            .in_state(HELD)
+            .inspect(|item| item.renewed.store(true, Ordering::Release))
+            .map(|item| item.id)
+            .collect();
         let expires = batch.times().expires;
         if held.is_empty() {
             // All of it is being settled; if that fails, the lease still ends when it ends.
@@ -271,6 +278,11 @@ impl Lease {
             }
             cancelling.await;
         }
+    }
+
+    /// Whether its row is, as far as we know, as it was claimed.
+    pub(super) fn is_as_claimed(&self) -> bool {
+        !self.item().renewed.load(Ordering::Acquire)
     }
 
     /// It is about to be settled. What was lost stays lost.

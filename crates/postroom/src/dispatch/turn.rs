@@ -36,9 +36,16 @@ pub(super) enum Settlement {
 pub(super) struct Settling {
     pub(super) id: Uuid,
     pub(super) owner: OwnerToken,
-    /// Where it was when it was claimed, if that is known.
+    /// Where its claim has put it, if that is known.
     pub(super) place: Option<Place>,
     pub(super) settlement: Settlement,
+}
+
+impl Settling {
+    /// Whether it can be acked where it lies.
+    fn is_placed(&self) -> bool {
+        self.settlement == Settlement::Ack && self.place.is_some()
+    }
 }
 
 /// What to claim.
@@ -79,13 +86,13 @@ impl Store {
         claim: Option<Claim>,
     ) -> Result<Turned, Error> {
         let (name, sql, watermark) = self.queue(queue);
-        let from = watermark.from();
+        let from = claim.and_then(|_| watermark.from());
         let started = Instant::now();
         let one_statement = sql.settle_and_claim.as_ref();
         let turned = if let Some(script) = one_statement.filter(|_| !settling.is_empty()) {
             let call = script.call(self.all_values(settling, claim, from));
             let output = self.observed("turn", name, db.run(vec![call])).await?;
-            self.read_one_statement(queue, output)?
+            self.read_one_statement(queue, settling, output)?
         } else {
             let calls = self.one_by_one(queue, settling, claim, from);
             let operations: Vec<_> = calls.iter().map(|(operation, _)| *operation).collect();
@@ -150,6 +157,7 @@ impl Store {
                 }
             }
         }
+        acked.sort_by_key(|one| !one.is_placed());
         values.extend(ids(&acked));
         values.extend(ids(&failed));
         values.push(Value::Texts(reasons));
@@ -159,12 +167,17 @@ impl Store {
         values.push(Value::Ints(deferrals));
         values.extend(ids(&released));
         if self.dialect() == Dialect::Postgres {
-            values.push(places(&acked).into());
+            values.extend(places(&acked));
         }
         values
     }
 
-    fn read_one_statement(&self, queue: Queue, output: Output) -> Result<Turned, Error> {
+    fn read_one_statement(
+        &self,
+        queue: Queue,
+        settling: &[&Settling],
+        output: Output,
+    ) -> Result<Turned, Error> {
         let mut turned = Turned::default();
         for mut row in output.rows {
             let Some(operation) = row.optional_text()? else {
@@ -192,6 +205,12 @@ impl Store {
                             expected: completed + failed,
                         });
                     }
+                }
+                "placed" => {
+                    let placed = settling.iter().filter(|one| one.is_placed());
+                    let before = turned.settled.len();
+                    turned.settled.extend(placed.map(|one| one.id));
+                    self.log_settled("ack", queue.name(), turned.settled.len() - before);
                 }
                 operation => {
                     self.log_settled(known(operation), queue.name(), ids.len());
@@ -336,20 +355,24 @@ impl Settlement {
     }
 }
 
-/// PostgreSQL's notation of an array of places.
-fn places(settling: &[&Settling]) -> String {
-    let mut array = String::with_capacity(2 + settling.len() * 12);
-    array.push('{');
-    for (index, one) in settling.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
+/// Where messages lie, as far as that is known, and of each claim which write it was and whose.
+fn places(settling: &[&Settling]) -> [Value; 3] {
+    let mut places = String::with_capacity(2 + settling.len() * 12);
+    places.push('{');
+    let (mut versions, mut owners) = (Vec::new(), Vec::new());
+    for one in settling {
+        let Some(place) = one.place else { continue };
+        let comma = if places.len() > 1 { "," } else { "" };
         // Writing to a string cannot fail.
-        let _ = match one.place {
-            Some(Place { page, number }) => write!(array, "{comma}\"({page},{number})\""),
-            None => write!(array, "{comma}NULL"),
-        };
+        let _ = write!(places, "{comma}\"({},{})\"", place.page, place.number);
+        let owner = one.owner.as_uuid();
+        if !owners.contains(&owner) {
+            owners.push(owner);
+            versions.push(Some(place.version));
+        }
     }
-    array.push('}');
-    array
+    places.push('}');
+    [places.into(), Value::Ints(versions), Value::Uuids(owners)]
 }
 
 fn claim_values(claim: Option<Claim>, from: Option<i64>) -> Vec<Value> {

@@ -52,12 +52,12 @@ impl Row {
         }
     }
 
-    /// Where the row lies, in a column further on. Only PostgreSQL tells that.
+    /// Where the row lies, in two columns further on. Only PostgreSQL tells that.
     pub(crate) fn peek_place(&self, column: usize) -> Option<Place> {
         match &self.columns {
             Columns::Values(_) => None,
             #[cfg(feature = "postgres")]
-            Columns::Postgres(row) => row.try_get(self.next + column).ok()?,
+            Columns::Postgres(row) => postgres::row_place(row, self.next + column).ok()?,
         }
     }
 
@@ -170,11 +170,13 @@ impl Row {
     }
 }
 
-/// Where PostgreSQL keeps a row: its page, and its number there. It may lie elsewhere a moment later.
+/// Where PostgreSQL has put a row: the page, the number there, and which write of the table that was. What lies
+/// there by that write is the row, and has not been changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) page: u32,
     pub(crate) number: u16,
+    pub(crate) version: i64,
 }
 
 /// Nothing but NULL fits.

@@ -36,7 +36,7 @@ pub(crate) use errors::database_error;
 use errors::is_deadlock;
 use transaction::PostgresTransaction;
 use values::type_of;
-pub(crate) use values::{int, is_array};
+pub(crate) use values::{int, is_array, row_place};
 use wake::Announcer;
 
 /// How often a transaction that a deadlock undid is tried again.

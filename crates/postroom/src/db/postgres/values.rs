@@ -41,13 +41,26 @@ impl<'a> FromSql<'a> for Int {
     }
 }
 
-impl<'a> FromSql<'a> for Place {
+/// A place and, in the column after it, its version.
+pub(crate) fn row_place(row: &Row, column: usize) -> Result<Option<Place>, Error> {
+    let place: Option<Tid> = row.try_get(column)?;
+    let version: Option<i64> = row.try_get(column + 1)?;
+    Ok(place
+        .zip(version)
+        .map(|(Tid(page, number), version)| Place {
+            page,
+            number,
+            version,
+        }))
+}
+
+struct Tid(u32, u16);
+
+impl<'a> FromSql<'a> for Tid {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         let (page, number) = raw.split_at_checked(4).ok_or("a place is cut off")?;
-        Ok(Self {
-            page: u32::from_be_bytes(page.try_into()?),
-            number: u16::from_be_bytes(number.try_into()?),
-        })
+        let page = u32::from_be_bytes(page.try_into()?);
+        Ok(Self(page, u16::from_be_bytes(number.try_into()?)))
     }
 
     fn accepts(ty: &Type) -> bool {

@@ -101,6 +101,7 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
         ),
         ("{claim_from}", include_str!("claim_from.sql").trim_end().to_owned()),
         ("{late_commits}", LATE_COMMITS.to_string()),
+        ("{version}", include_str!("version.sql").trim_end().to_owned()),
         ("{then_by_key}", only_inbox(", q.source {direction}, q.message_id {direction}")),
         ("{limit}", parameter(8, "bigint")),
         ("{and_source}", only_inbox(", $8::text")),
@@ -201,6 +202,22 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                  END IF;",
             ),
         ),
+        // A join that was given a step while the rows were being locked is counted like any other.
+        (
+            "{completed_at_places}",
+            only_outbox(
+                "v_joins := pg_relation_size('{join_member}') > 0; \
+                 IF v_joins THEN \
+                 SELECT array_agg(q.message_id) INTO v_completed FROM {outbox} AS q WHERE {unchanged}; \
+                 END IF;",
+            ),
+        ),
+        (
+            "{or_joins_have_come}",
+            only_outbox("OR (NOT v_joins AND pg_relation_size('{join_member}') > 0)"),
+        ),
+        ("{declare_joins}", only_outbox("v_joins boolean;")),
+        ("{unchanged}", include_str!("unchanged.sql").trim_end().to_owned()),
         (
             "{count_purged}",
             only_outbox("PERFORM {join+_count}(NULL, v_messages, 2::smallint);"),

@@ -6,7 +6,7 @@
 -- Locks: the claimed rows; rows that others hold are skipped.
 -- The claim finds its rows by ctid, which is a third faster than a join on id. A row that somebody
 -- else changed between our snapshot and our lock is left for the next claim.
--- `place` is where each row lies now. It is a hint for settle, and good until the row is written again.
+-- `place` is where each row lies now, for settle, which finds it there without a look into the index.
 DROP FUNCTION IF EXISTS {queue+_claim}(uuid, interval, integer, timestamptz);
 DROP FUNCTION IF EXISTS {queue+_claim}(uuid, interval, integer, timestamptz, boolean);
 CREATE OR REPLACE FUNCTION {queue+_claim}(p_owner uuid, p_lease interval, p_batch integer, p_from timestamptz DEFAULT '-infinity', p_everywhere boolean DEFAULT true)

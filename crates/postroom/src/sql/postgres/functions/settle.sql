@@ -3,16 +3,19 @@
 -- left alone. Arrays run in parallel; delays are in microseconds, NULL for the default backoff.
 -- Returns one row per operation with the ids that really changed (ack, abandon, fail, release), and
 -- one per join that this call finished (operation `join`, the join's id, its counters).
--- p_places tells where the acked rows were when they were claimed, NULL where nobody knows. What still
--- lies there needs no look into the index, which is a quarter of the cost of an ack; the rest is looked
--- for by id. A place never decides: id and owner have to be right as well.
+-- p_places tells where the first of the acked rows were put by their claims; p_versions and p_claimed_by
+-- tell of each claim, once, which write of the table it was (see version.sql) and whose. What lies at a
+-- place as that transaction has left it there is the message, as it was claimed: nothing is looked up and
+-- no id compared, and an ack costs half. That way all of these are acked (operation `placed`) or none, and
+-- then they are looked for by id like the rest.
 -- Locks, in this order: settled rows, join members, joins by join_id, the wait messages of finished
 -- joins, abandoned rows. An abandoned wait message comes last because whoever finishes its join holds
 -- the join and then wants that row.
 DROP FUNCTION IF EXISTS {queue+_settle}(text, boolean, uuid[], uuid[], uuid[], uuid[], text[], uuid[], uuid[], bigint[], text[], bigint[], uuid[], uuid[]);
+DROP FUNCTION IF EXISTS {queue+_settle}(text, boolean, uuid[], uuid[], tid[], uuid[], uuid[], text[], uuid[], uuid[], bigint[], text[], bigint[], uuid[], uuid[]);
 CREATE OR REPLACE FUNCTION {queue+_settle}(
     p_worker text, p_keep boolean,
-    p_acked uuid[], p_acked_by uuid[], p_places tid[],
+    p_acked uuid[], p_acked_by uuid[], p_places tid[], p_versions bigint[], p_claimed_by uuid[],
     p_failed uuid[], p_failed_by uuid[], p_reasons text[],
     p_abandoned uuid[], p_abandoned_by uuid[], p_delays bigint[], p_errors text[], p_deferred bigint[],
     p_released uuid[], p_released_by uuid[])
@@ -23,29 +26,47 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
-    v_moved uuid[];
-    v_moved_messages {message_id_type}[];
+    v_count integer;
+    v_placed integer := cardinality(p_places);
+    v_transactions xid[];
+    {declare_joins}
     v_completed {message_id_type}[];
     v_failed {message_id_type}[];
 BEGIN
     {read_committed}
     IF cardinality(p_acked) > 0 THEN
-        WITH gone AS (
-            DELETE FROM {queue} AS q
-            WHERE q.ctid = ANY (p_places)
-              -- IS TRUE keeps this a lookup in a hash table; otherwise it would be planned as a join.
-              AND ((q.id, q.owner_token) IN (SELECT s.id, s.owner FROM unnest(p_acked, p_acked_by) AS s (id, owner))) IS TRUE
-            RETURNING q.*),
-        kept AS (
-            INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
-            SELECT {columns}, statement_timestamp(), p_worker
-            FROM gone
-            WHERE p_keep)
-        SELECT array_agg(id), array_agg(message_id) INTO v_ids, v_completed FROM gone;
-        IF v_ids IS NULL OR cardinality(v_ids) < cardinality(p_acked) THEN
+        IF v_placed > 0 THEN
+            BEGIN
+                v_transactions := ARRAY(SELECT (version & 4294967295)::text::xid FROM unnest(p_versions) AS version);
+                {completed_at_places}
+                IF p_keep THEN
+                    INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
+                    SELECT {columns}, statement_timestamp(), p_worker
+                    FROM {queue} AS q
+                    WHERE {unchanged};
+                END IF;
+                DELETE FROM {queue} AS q
+                WHERE {unchanged};
+                GET DIAGNOSTICS v_count = ROW_COUNT;
+                -- What is unchanged now was so before: if all were deleted, all were copied. The file is compared
+                -- under the lock of the DELETE, so that nobody moves the rows meanwhile.
+                IF v_count < v_placed
+                    OR pg_relation_filenode('{queue}')::bigint <> ANY (SELECT version >> 32 FROM unnest(p_versions) AS version)
+                    {or_joins_have_come}
+                THEN
+                    RAISE EXCEPTION USING ERRCODE = 'PRM01', MESSAGE = 'a message is not where it was claimed';
+                END IF;
+                RETURN QUERY SELECT 'placed', NULL::uuid[], NULL::integer, NULL::integer;
+            EXCEPTION WHEN SQLSTATE 'PRM01' THEN
+                -- All of that is undone.
+                v_placed := 0;
+                v_completed := NULL;
+            END;
+        END IF;
+        IF v_placed < cardinality(p_acked) THEN
             WITH gone AS (
                 DELETE FROM {queue} AS q
-                USING unnest(p_acked, p_acked_by) AS s (id, owner)
+                USING unnest(p_acked[v_placed + 1:], p_acked_by[v_placed + 1:]) AS s (id, owner)
                 WHERE q.id = s.id AND q.owner_token = s.owner
                 RETURNING q.*),
             kept AS (
@@ -53,11 +74,9 @@ BEGIN
                 SELECT {columns}, statement_timestamp(), p_worker
                 FROM gone
                 WHERE p_keep)
-            SELECT array_agg(id), array_agg(message_id) INTO v_moved, v_moved_messages FROM gone;
-            v_ids := v_ids || v_moved;
-            v_completed := v_completed || v_moved_messages;
+            SELECT array_agg(id), v_completed || array_agg(message_id) INTO v_ids, v_completed FROM gone;
+            RETURN QUERY SELECT 'ack', v_ids, NULL::integer, NULL::integer;
         END IF;
-        RETURN QUERY SELECT 'ack', v_ids, NULL::integer, NULL::integer;
     END IF;
     IF cardinality(p_failed) > 0 THEN
         WITH gone AS (

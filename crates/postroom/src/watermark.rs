@@ -18,6 +18,8 @@ struct Mark {
     /// The last claim got all that it asked for, so that there is more above.
     plenty: bool,
     rescan_at: Instant,
+    /// Where the mark was when everything was last looked at.
+    rescanned: i64,
 }
 
 impl Watermark {
@@ -25,13 +27,14 @@ impl Watermark {
     /// that. When there was no more, the next look comes later, and goes back as far. In a long queue that
     /// would be to walk over thousands of messages that were claimed already.
     ///
-    /// When it is time to look at everything, one claim does that, and those beside it go on where they are.
+    /// When it is time to look at everything again, one claim does that, and those beside it go on where they are.
     pub(crate) fn from(&self) -> Option<i64> {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = mark.as_mut()?;
         let now = Instant::now();
         if now >= mark.rescan_at {
             mark.rescan_at = now + RESCAN_LATEST;
+            mark.rescanned = mark.highest;
             return None;
         }
         Some(mark.highest - if mark.plenty { 0 } else { LATE_COMMITS })
@@ -59,13 +62,7 @@ impl Watermark {
             }
             return;
         }
-        *mark = Some(Mark {
-            highest: mark
-                .as_ref()
-                .map_or(latest, |mark| mark.highest.max(latest)),
-            plenty: true,
-            rescan_at: rescan_at(cost),
-        });
+        *mark = Mark::rescanned(mark.take(), Some(latest), true, cost);
     }
 
     /// A dispatcher has looked from `from` on, and nowhere else. However little it has found, it looks at
@@ -80,24 +77,13 @@ impl Watermark {
     ) {
         let mut mark = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let latest = next_attempts.iter().copied().max();
-        match (from, mark.as_mut(), latest) {
-            (Some(_), Some(mark), latest) => {
+        match (from, mark.as_mut()) {
+            (Some(_), Some(mark)) => {
                 mark.highest = latest.map_or(mark.highest, |latest| mark.highest.max(latest));
                 mark.plenty = filled;
             }
-            (Some(_), None, _) | (None, None, None) => {}
-            (None, known, latest) => {
-                let highest = known
-                    .map(|mark| mark.highest)
-                    .into_iter()
-                    .chain(latest)
-                    .max();
-                *mark = highest.map(|highest| Mark {
-                    highest,
-                    plenty: filled,
-                    rescan_at: rescan_at(cost),
-                });
-            }
+            (Some(_), None) => {}
+            (None, _) => *mark = Mark::rescanned(mark.take(), latest, filled, cost),
         }
     }
 
@@ -106,9 +92,31 @@ impl Watermark {
     }
 }
 
-/// When everything is looked at again after that has cost so much: a fiftieth of the time may go there.
-fn rescan_at(cost: Duration) -> Instant {
-    Instant::now() + (cost * 50).clamp(RESCAN_EARLIEST, RESCAN_LATEST)
+impl Mark {
+    /// Everything was looked at, for `cost`, and what was found ends with `latest`. That is done again after a pause
+    /// that costs a fiftieth, or at once if all of a full batch lay below the mark: there may be more of the kind.
+    fn rescanned(
+        before: Option<Self>,
+        latest: Option<i64>,
+        filled: bool,
+        cost: Duration,
+    ) -> Option<Self> {
+        let more_below = before
+            .as_ref()
+            .is_some_and(|mark| filled && latest < Some(mark.rescanned));
+        let pause = if more_below {
+            Duration::ZERO
+        } else {
+            (cost * 50).clamp(RESCAN_EARLIEST, RESCAN_LATEST)
+        };
+        let highest = before.map(|mark| mark.highest).max(latest)?;
+        Some(Self {
+            highest,
+            plenty: filled,
+            rescan_at: Instant::now() + pause,
+            rescanned: highest,
+        })
+    }
 }
 
 const RESCAN_EARLIEST: Duration = Duration::from_millis(50);
@@ -145,16 +153,34 @@ mod tests {
         mark.claimed(mark.from(), COST, false, &[]);
         assert_eq!(mark.from(), None, "everything was looked at");
     }
-    #[test]
-    fn one_claim_looks_at_everything_and_those_beside_it_do_not() {
-        let mark = Watermark(Mutex::new(Some(Mark {
-            highest: 9_000_000,
+
+    /// A mark whose time has come to look at everything.
+    fn due(highest: i64) -> Watermark {
+        Watermark(Mutex::new(Some(Mark {
+            highest,
             plenty: true,
             rescan_at: Instant::now(),
-        })));
+            rescanned: 0,
+        })))
+    }
+
+    #[test]
+    fn one_claim_looks_at_everything_and_those_beside_it_do_not() {
+        let mark = due(9_000_000);
         assert_eq!(mark.from(), None);
         assert_eq!(mark.from(), Some(9_000_000));
-        mark.looked(None, Duration::ZERO, true, &[3_000_000]);
-        assert_eq!(mark.from(), Some(9_000_000));
+        mark.looked(Some(9_000_000), COST, true, &[9_800_000]);
+        mark.looked(None, COST, true, &[9_400_000]);
+        assert_eq!(mark.from(), Some(9_800_000));
+    }
+
+    #[test]
+    fn a_full_batch_from_below_the_mark_is_followed_by_another_look_there() {
+        let mark = due(9_000_000);
+        assert_eq!(mark.from(), None);
+        mark.looked(None, COST, true, &[3_000_000, 4_000_000]);
+        assert_eq!(mark.from(), None);
+        mark.looked(None, COST, false, &[5_000_000]);
+        assert_eq!(mark.from(), Some(9_000_000 - LATE_COMMITS));
     }
 }

@@ -167,15 +167,29 @@ impl Placed {
 
     /// Says how they were acked, and which of them one by one.
     async fn ack(&self, claimed: &[(Uuid, String)]) -> (String, Vec<Uuid>) {
-        let (ids, places): (Vec<Uuid>, Vec<&str>) = claimed
-            .iter()
-            .map(|(id, place)| (*id, place.as_str()))
-            .unzip();
-        let owners = vec![self.owner; ids.len()];
-        let (version, owner) = (&[self.version][..], &[self.owner][..]);
+        self.ack_beside(claimed, &[]).await
+    }
+
+    /// The same, with messages of other claims.
+    async fn ack_beside(
+        &self,
+        claimed: &[(Uuid, String)],
+        others: &[(&Placed, &[(Uuid, String)])],
+    ) -> (String, Vec<Uuid>) {
+        let (mut ids, mut owners, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut versions, mut counts) = (Vec::new(), Vec::new());
+        for (claim, claimed) in [(self, claimed)].iter().chain(others) {
+            for (id, place) in *claimed {
+                ids.push(*id);
+                owners.push(claim.owner);
+                places.push(place.as_str());
+            }
+            versions.push(claim.version);
+            counts.push(i64::try_from(claimed.len()).unwrap());
+        }
         let row = self
             .client
-            .query_one(&self.settle, &[&ids, &owners, &places, &version, &owner])
+            .query_one(&self.settle, &[&ids, &owners, &places, &versions, &counts])
             .await
             .unwrap();
         let ids: Option<Vec<Uuid>> = row.get(1);
@@ -227,6 +241,31 @@ async fn a_row_that_was_written_since_its_claim_is_looked_for_by_its_id(fixture:
         "nobody else's message"
     );
     assert_eq!(fixture.rows("outbox").await, 1);
+}
+
+/// Where a message was that has moved since, another may lie which was claimed later: a place goes with its claim.
+async fn a_place_that_a_later_claim_has_filled_gives_no_message_for_another(fixture: Fixture) {
+    enqueue(&fixture.room, 1).await;
+    let earlier = Placed::claim(&fixture).await;
+    enqueue(&fixture.room, 2).await;
+    let later = Placed::claim(&fixture).await;
+    let [moved, running, handled] =
+        [&earlier.claimed[0], &later.claimed[0], &later.claimed[1]].map(Clone::clone);
+    let moved = (moved.0, running.1.clone());
+
+    let (how, mut ids) = earlier
+        .ack_beside(
+            std::slice::from_ref(&moved),
+            &[(&later, std::slice::from_ref(&handled))],
+        )
+        .await;
+    ids.sort_unstable();
+    let mut expected = vec![moved.0, handled.0];
+    expected.sort_unstable();
+    assert_eq!((how.as_str(), ids), ("ack", expected));
+    let left = format!("SELECT count(*) FROM {{outbox}} WHERE id = '{}'", running.0);
+    assert_eq!(fixture.number(&left).await, 1);
+    assert_eq!(fixture.rows("outbox_done").await, 2);
 }
 
 /// VACUUM FULL moves rows and leaves everything else of them as it was: another message of the same claim lies
@@ -851,6 +890,7 @@ testkit::mount!(
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
     a_dispatcher_acks_without_a_look_into_the_index_of_postgres,
     a_row_that_was_written_since_its_claim_is_looked_for_by_its_id,
+    a_place_that_a_later_claim_has_filled_gives_no_message_for_another,
     a_table_that_was_rewritten_since_the_claim_gives_no_message_for_another,
     done_messages_go_to_the_partition_of_their_day,
     the_newest_of_a_large_archive_are_listed_without_reading_all_of_it;

@@ -157,7 +157,7 @@ impl Store {
                 }
             }
         }
-        acked.sort_by_key(|one| !one.is_placed());
+        acked.sort_by_key(|one| (!one.is_placed(), one.owner));
         values.extend(ids(&acked));
         values.extend(ids(&failed));
         values.push(Value::Texts(reasons));
@@ -355,24 +355,28 @@ impl Settlement {
     }
 }
 
-/// Where messages lie, as far as that is known, and of each claim which write it was and whose.
+/// Where the messages of each claim lie, as far as that is known, which write of the table it was, and how many
+/// they are. The messages of a claim stand together.
 fn places(settling: &[&Settling]) -> [Value; 3] {
     let mut places = String::with_capacity(2 + settling.len() * 12);
     places.push('{');
-    let (mut versions, mut owners) = (Vec::new(), Vec::new());
-    for one in settling {
-        let Some(place) = one.place else { continue };
-        let comma = if places.len() > 1 { "," } else { "" };
-        // Writing to a string cannot fail.
-        let _ = write!(places, "{comma}\"({},{})\"", place.page, place.number);
-        let owner = one.owner.as_uuid();
-        if !owners.contains(&owner) {
-            owners.push(owner);
-            versions.push(Some(place.version));
+    let (mut versions, mut counts) = (Vec::new(), Vec::new());
+    for claim in settling.chunk_by(|one, next| one.owner == next.owner) {
+        let of_claim = claim.iter().filter_map(|one| one.place);
+        let mut count = 0;
+        for place in of_claim.clone() {
+            let comma = if places.len() > 1 { "," } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(places, "{comma}\"({},{})\"", place.page, place.number);
+            count += 1;
+        }
+        if let Some(first) = of_claim.clone().next() {
+            versions.push(Some(first.version));
+            counts.push(Some(count));
         }
     }
     places.push('}');
-    [places.into(), Value::Ints(versions), Value::Uuids(owners)]
+    [places.into(), Value::Ints(versions), Value::Ints(counts)]
 }
 
 fn claim_values(claim: Option<Claim>, from: Option<i64>) -> Vec<Value> {

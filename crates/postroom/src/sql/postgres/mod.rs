@@ -202,16 +202,16 @@ fn fragments(queue: Queue, by: By) -> Vec<(&'static str, String)> {
                  END IF;",
             ),
         ),
-        // A join that was given a step while the rows were being locked is counted like any other.
         (
             "{completed_at_places}",
             only_outbox(
                 "v_joins := pg_relation_size('{join_member}') > 0; \
                  IF v_joins THEN \
-                 SELECT array_agg(q.message_id) INTO v_completed FROM {outbox} AS q WHERE {unchanged}; \
+                 SELECT v_completed || array_agg(q.message_id) INTO v_completed FROM {outbox} AS q WHERE {unchanged}; \
                  END IF;",
             ),
         ),
+        // A step that came to a join while the rows were being locked is counted like any other.
         (
             "{or_joins_have_come}",
             only_outbox("OR (NOT v_joins AND pg_relation_size('{join_member}') > 0)"),

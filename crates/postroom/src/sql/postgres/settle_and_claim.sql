@@ -6,7 +6,7 @@
 SELECT s.operation, s.ids, s.completed_steps, s.failed_steps, {returned}, NULL::tid, NULL::bigint
 FROM {queue+_settle}(
     $6::text, $7::bigint <> 0,
-    $8::uuid[], $9::uuid[], $20::text::tid[], $21::bigint[], $22::uuid[],
+    $8::uuid[], $9::uuid[], $20::text::tid[], $21::bigint[], $22::bigint[],
     $10::uuid[], $11::uuid[], $12::text[],
     $13::uuid[], $14::uuid[], $15::bigint[], $16::text[], $17::bigint[],
     $18::uuid[], $19::uuid[]) AS s

@@ -1,1 +1,1 @@
-q.ctid = ANY (p_places) AND q.xmin = ANY (v_transactions) AND q.owner_token = ANY (p_claimed_by)
+q.ctid = ANY (v_places) AND q.xmin = v_transaction AND q.owner_token = v_owner

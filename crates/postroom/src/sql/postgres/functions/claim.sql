@@ -1,6 +1,6 @@
 -- Claims up to p_batch ready messages for p_owner and returns them whole, in no particular order.
 -- Ready: due, and free or with an expired lease. p_from bounds the scan of the ready index from
--- below; see the watermark in store.rs. What is missing in the batch then is looked for everywhere,
+-- below; see watermark.rs. What is missing in the batch then is looked for everywhere,
 -- in the same transaction ('-infinity' looks everywhere at once), unless p_everywhere says that the
 -- caller will do that by himself now and then.
 -- Locks: the claimed rows; rows that others hold are skipped.

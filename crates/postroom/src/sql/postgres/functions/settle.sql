@@ -3,11 +3,11 @@
 -- left alone. Arrays run in parallel; delays are in microseconds, NULL for the default backoff.
 -- Returns one row per operation with the ids that really changed (ack, abandon, fail, release), and
 -- one per join that this call finished (operation `join`, the join's id, its counters).
--- p_places tells where the first of the acked rows were put by their claims; p_versions and p_claimed_by
--- tell of each claim, once, which write of the table it was (see version.sql) and whose. What lies at a
--- place as that transaction has left it there is the message, as it was claimed: nothing is looked up and
--- no id compared, and an ack costs half. That way all of these are acked (operation `placed`) or none, and
--- then they are looked for by id like the rest.
+-- p_places tells where the first of the acked rows were put by their claims, claim by claim; p_versions tells
+-- which write of the table each claim was (see version.sql), p_counts how many of its rows are among them.
+-- What lies at a place as its claim has left it there is the message, as it was claimed: nothing is looked
+-- up and no id compared. That way all of these are acked (operation `placed`) or none, and then they are
+-- looked for by id like the rest.
 -- Locks, in this order: settled rows, join members, joins by join_id, the wait messages of finished
 -- joins, abandoned rows. An abandoned wait message comes last because whoever finishes its join holds
 -- the join and then wants that row.
@@ -15,7 +15,7 @@ DROP FUNCTION IF EXISTS {queue+_settle}(text, boolean, uuid[], uuid[], uuid[], u
 DROP FUNCTION IF EXISTS {queue+_settle}(text, boolean, uuid[], uuid[], tid[], uuid[], uuid[], text[], uuid[], uuid[], bigint[], text[], bigint[], uuid[], uuid[]);
 CREATE OR REPLACE FUNCTION {queue+_settle}(
     p_worker text, p_keep boolean,
-    p_acked uuid[], p_acked_by uuid[], p_places tid[], p_versions bigint[], p_claimed_by uuid[],
+    p_acked uuid[], p_acked_by uuid[], p_places tid[], p_versions bigint[], p_counts bigint[],
     p_failed uuid[], p_failed_by uuid[], p_reasons text[],
     p_abandoned uuid[], p_abandoned_by uuid[], p_delays bigint[], p_errors text[], p_deferred bigint[],
     p_released uuid[], p_released_by uuid[])
@@ -27,35 +27,42 @@ AS $$
 DECLARE
     v_ids uuid[];
     v_count integer;
-    v_placed integer := cardinality(p_places);
-    v_transactions xid[];
+    v_placed integer := 0;
+    v_places tid[];
+    v_transaction xid;
+    v_owner uuid;
     {declare_joins}
     v_completed {message_id_type}[];
     v_failed {message_id_type}[];
 BEGIN
     {read_committed}
     IF cardinality(p_acked) > 0 THEN
-        IF v_placed > 0 THEN
+        IF cardinality(p_places) > 0 THEN
             BEGIN
-                v_transactions := ARRAY(SELECT (version & 4294967295)::text::xid FROM unnest(p_versions) AS version);
-                {completed_at_places}
-                IF p_keep THEN
-                    INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
-                    SELECT {columns}, statement_timestamp(), p_worker
-                    FROM {queue} AS q
+                FOR v_claim IN 1 .. cardinality(p_versions) LOOP
+                    v_places := p_places[v_placed + 1:v_placed + p_counts[v_claim]];
+                    v_transaction := (p_versions[v_claim] & 4294967295)::text::xid;
+                    v_owner := p_acked_by[v_placed + 1];
+                    {completed_at_places}
+                    IF p_keep THEN
+                        INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
+                        SELECT {columns}, statement_timestamp(), p_worker
+                        FROM {queue} AS q
+                        WHERE {unchanged};
+                    END IF;
+                    DELETE FROM {queue} AS q
                     WHERE {unchanged};
-                END IF;
-                DELETE FROM {queue} AS q
-                WHERE {unchanged};
-                GET DIAGNOSTICS v_count = ROW_COUNT;
-                -- What is unchanged now was so before: if all were deleted, all were copied. The file is compared
-                -- under the lock of the DELETE, so that nobody moves the rows meanwhile.
-                IF v_count < v_placed
-                    OR pg_relation_filenode('{queue}')::bigint <> ANY (SELECT version >> 32 FROM unnest(p_versions) AS version)
-                    {or_joins_have_come}
-                THEN
-                    RAISE EXCEPTION USING ERRCODE = 'PRM01', MESSAGE = 'a message is not where it was claimed';
-                END IF;
+                    GET DIAGNOSTICS v_count = ROW_COUNT;
+                    -- What is unchanged now was so before: if all were deleted, all were copied. The file is
+                    -- compared under the lock of the DELETE, so that nobody moves the rows meanwhile.
+                    IF v_count < p_counts[v_claim]
+                        OR pg_relation_filenode('{queue}')::bigint <> ((p_versions[v_claim] >> 32) & 4294967295)
+                        {or_joins_have_come}
+                    THEN
+                        RAISE EXCEPTION USING ERRCODE = 'PRM01', MESSAGE = 'a message is not where it was claimed';
+                    END IF;
+                    v_placed := v_placed + v_count;
+                END LOOP;
                 RETURN QUERY SELECT 'placed', NULL::uuid[], NULL::integer, NULL::integer;
             EXCEPTION WHEN SQLSTATE 'PRM01' THEN
                 -- All of that is undone.

@@ -39,6 +39,17 @@ pub(crate) const LATENCY: &str = "idle latency";
 pub(crate) const STEADY: &str = "steady state";
 pub(crate) const STEADY_SNAPSHOT: &str = "steady state, held snapshot";
 
+/// What other queues do too.
+const PEERS_TOO: [&str; 7] = [
+    ENQUEUE_1,
+    ENQUEUE_16,
+    BULK_ENQUEUE,
+    DRAIN,
+    LATENCY,
+    STEADY,
+    STEADY_SNAPSHOT,
+];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Backend {
@@ -230,13 +241,11 @@ impl Arena {
         for contender in &mut self.contenders {
             contender.rest().await?;
         }
-        if entries
-            .iter()
-            .any(|entry| self.contenders[entry.contender].peer)
-        {
+        let measured = |workload: &&str| entries.iter().any(|entry| entry.workload == *workload);
+        for workload in PEERS_TOO.into_iter().filter(measured) {
             rows.extend(self.missing.iter().map(|(name, why)| Row {
                 backend: self.backend,
-                workload: entries[0].workload.to_owned(),
+                workload: workload.to_owned(),
                 contender: (*name).to_owned(),
                 peer: true,
                 rounds: Vec::new(),

@@ -15,7 +15,7 @@ pub(crate) const FUNCTIONS_VERSION: i64 = 0;
 
 /// Raise it with every change of a function or view. A program with an older revision leaves the newer
 /// ones alone, so that old and new can run side by side.
-const FUNCTIONS_REVISION: u32 = 3;
+const FUNCTIONS_REVISION: u32 = 4;
 
 /// What a driver needs in order to deploy.
 #[derive(Debug, Clone)]

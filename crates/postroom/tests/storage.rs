@@ -165,12 +165,12 @@ impl Placed {
         }
     }
 
-    /// Says how they were acked, and which of them one by one.
+    /// Says how they were acked, and which of them by id.
     async fn ack(&self, claimed: &[(Uuid, String)]) -> (String, Vec<Uuid>) {
         self.ack_beside(claimed, &[]).await
     }
 
-    /// The same, with messages of other claims.
+    /// The same, with messages of other claims. Those whose place is not known come last, and have an empty one.
     async fn ack_beside(
         &self,
         claimed: &[(Uuid, String)],
@@ -179,22 +179,46 @@ impl Placed {
         let (mut ids, mut owners, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let (mut versions, mut counts) = (Vec::new(), Vec::new());
         for (claim, claimed) in [(self, claimed)].iter().chain(others) {
+            let before = places.len();
             for (id, place) in *claimed {
                 ids.push(*id);
                 owners.push(claim.owner);
-                places.push(place.as_str());
+                places.extend((!place.is_empty()).then_some(place.as_str()));
             }
             versions.push(claim.version);
-            counts.push(i64::try_from(claimed.len()).unwrap());
+            counts.push(i64::try_from(places.len() - before).unwrap());
         }
-        let row = self
+        let rows = self
             .client
-            .query_one(&self.settle, &[&ids, &owners, &places, &versions, &counts])
+            .query(&self.settle, &[&ids, &owners, &places, &versions, &counts])
             .await
             .unwrap();
-        let ids: Option<Vec<Uuid>> = row.get(1);
-        (row.get(0), ids.unwrap_or_default())
+        let how: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+        let ids = rows
+            .iter()
+            .flat_map(|row| row.get::<_, Option<Vec<Uuid>>>(1));
+        (how.join(" and "), ids.flatten().collect())
     }
+}
+
+/// In one call, with one whose place is not known.
+async fn the_messages_of_several_claims_are_acked_where_they_lie(fixture: Fixture) {
+    enqueue(&fixture.room, 3).await;
+    let earlier = Placed::claim(&fixture).await;
+    enqueue(&fixture.room, 3).await;
+    let later = Placed::claim(&fixture).await;
+    let mut handled = later.claimed[1..].to_vec();
+    handled[1].1.clear();
+
+    let acked = earlier
+        .ack_beside(&earlier.claimed, &[(&later, &handled)])
+        .await;
+    assert_eq!(acked, ("placed and ack".to_owned(), vec![handled[1].0]));
+    assert_eq!(fixture.rows("outbox").await, 1);
+    assert_eq!(fixture.rows("outbox_done").await, 5);
+    let running = later.claimed[0].0;
+    let left = format!("SELECT count(*) FROM {{outbox}} WHERE id = '{running}'");
+    assert_eq!(fixture.number(&left).await, 1);
 }
 
 /// What was written since its claim is not acked by its place, and nothing beside it is: all are looked for by
@@ -889,6 +913,7 @@ testkit::mount!(
     a_claim_never_scans_the_table_though_its_plan_was_made_while_it_was_empty,
     a_claim_reads_a_bounded_number_of_pages_of_a_table_never_analyzed,
     a_dispatcher_acks_without_a_look_into_the_index_of_postgres,
+    the_messages_of_several_claims_are_acked_where_they_lie,
     a_row_that_was_written_since_its_claim_is_looked_for_by_its_id,
     a_place_that_a_later_claim_has_filled_gives_no_message_for_another,
     a_table_that_was_rewritten_since_the_claim_gives_no_message_for_another,

@@ -1,5 +1,5 @@
 -- Claims up to @BatchSize ready messages for @OwnerToken and returns them whole, in no particular order.
--- Ready: due, and free or with an expired lease. @From bounds the walk over the index from below; see the
+-- Ready: due, and free or with an expired lease. @From bounds the walk over the index from below; see
 -- watermark.rs. What is missing in the batch then is looked for everywhere, unless @Everywhere
 -- says that the caller will do that by himself now and then. With @Turn, four columns stand before those of
 -- a message, as the settle procedure returns them.

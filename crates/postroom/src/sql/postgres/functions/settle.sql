@@ -26,7 +26,8 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
-    v_count integer;
+    v_copied bigint;
+    v_deleted bigint;
     v_placed integer := 0;
     v_places tid[];
     v_transaction xid;
@@ -43,25 +44,26 @@ BEGIN
                     v_places := p_places[v_placed + 1:v_placed + p_counts[v_claim]];
                     v_transaction := (p_versions[v_claim] & 4294967295)::text::xid;
                     v_owner := p_acked_by[v_placed + 1];
+                    v_copied := p_counts[v_claim];
                     {completed_at_places}
                     IF p_keep THEN
                         INSERT INTO {queue+_done} ({columns}, processed_at, processed_by)
                         SELECT {columns}, statement_timestamp(), p_worker
                         FROM {queue} AS q
                         WHERE {unchanged};
+                        GET DIAGNOSTICS v_copied = ROW_COUNT;
                     END IF;
                     DELETE FROM {queue} AS q
                     WHERE {unchanged};
-                    GET DIAGNOSTICS v_count = ROW_COUNT;
-                    -- What is unchanged now was so before: if all were deleted, all were copied. The file is
-                    -- compared under the lock of the DELETE, so that nobody moves the rows meanwhile.
-                    IF v_count < p_counts[v_claim]
+                    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+                    -- The file is compared under the lock of the DELETE, so that nobody moves the rows meanwhile.
+                    IF least(v_copied, v_deleted) < p_counts[v_claim]
                         OR pg_relation_filenode('{queue}')::bigint <> ((p_versions[v_claim] >> 32) & 4294967295)
                         {or_joins_have_come}
                     THEN
                         RAISE EXCEPTION USING ERRCODE = 'PRM01', MESSAGE = 'a message is not where it was claimed';
                     END IF;
-                    v_placed := v_placed + v_count;
+                    v_placed := v_placed + v_deleted;
                 END LOOP;
                 RETURN QUERY SELECT 'placed', NULL::uuid[], NULL::integer, NULL::integer;
             EXCEPTION WHEN SQLSTATE 'PRM01' THEN

@@ -365,7 +365,7 @@ async fn postgres(plan: &Plan, server: &str) -> Result<Arena> {
     }
     let with_peers = |sides: &[usize]| [sides, &others].concat();
 
-    let work = Work::enqueue(1, plan.messages(3_000, 1_000));
+    let work = Work::enqueue(1, 6_000);
     arena.group(ENQUEUE_1, work, &with_peers(&[floor, ours]));
     let work = Work::enqueue(16, plan.messages(32_000, 8_000));
     arena.group(ENQUEUE_16, work, &with_peers(&[floor, ours]));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use tokio_postgres::{Client, NoTls};
 
@@ -140,7 +140,8 @@ async fn connect(url: &str) -> Result<Client> {
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) peer: bool,
-    start: Start,
+    /// Or why it is not here.
+    start: Result<Start>,
     watch: Option<Watch>,
     processes: Option<Processes>,
 }
@@ -156,15 +157,25 @@ impl Contender {
         Self {
             name: name.to_owned(),
             peer: false,
+            start: Ok(start),
+            watch,
+            processes: None,
+        }
+    }
+
+    /// One that is not ours, and perhaps could not be installed.
+    pub(crate) fn peer(name: &str, start: Result<Start>, watch: Option<Watch>) -> Self {
+        Self {
+            name: name.to_owned(),
+            peer: true,
             start,
             watch,
             processes: None,
         }
     }
 
-    /// One that is not ours.
-    pub(crate) fn peer(self) -> Self {
-        Self { peer: true, ..self }
+    fn start(&self) -> Result<&Start> {
+        self.start.as_ref().map_err(|why| anyhow!("{why:#}"))
     }
 
     /// Starts it, unless it runs, and says what it calls itself, with its version.
@@ -175,8 +186,8 @@ impl Contender {
     async fn processes(&mut self) -> Result<&mut Processes> {
         if self.processes.is_none() {
             self.processes = Some(Processes {
-                producer: Process::start(&self.start).await?,
-                worker: Process::start(&self.start).await?,
+                producer: Process::start(self.start()?).await?,
+                worker: Process::start(self.start()?).await?,
             });
         }
         self.processes.as_mut().context("they were just started")
@@ -324,7 +335,7 @@ impl Contender {
     async fn drain_together(&mut self, messages: usize, processes: usize) -> Result<Done> {
         let mut workers = Vec::new();
         for _ in 0..processes {
-            workers.push(Process::start(&self.start).await?);
+            workers.push(Process::start(self.start()?).await?);
         }
         let started = Instant::now();
         for worker in &mut workers {

@@ -39,17 +39,6 @@ pub(crate) const LATENCY: &str = "idle latency";
 pub(crate) const STEADY: &str = "steady state";
 pub(crate) const STEADY_SNAPSHOT: &str = "steady state, held snapshot";
 
-/// What other queues do too.
-const PEERS_TOO: [&str; 7] = [
-    ENQUEUE_1,
-    ENQUEUE_16,
-    BULK_ENQUEUE,
-    DRAIN,
-    LATENCY,
-    STEADY,
-    STEADY_SNAPSHOT,
-];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Backend {
@@ -154,8 +143,6 @@ struct Arena {
     backend: Backend,
     contenders: Vec<Contender>,
     groups: Vec<Group>,
-    /// Peers that are not here, and why.
-    missing: Vec<(&'static str, String)>,
 }
 
 impl Arena {
@@ -164,7 +151,6 @@ impl Arena {
             backend,
             contenders: Vec::new(),
             groups: Vec::new(),
-            missing: Vec::new(),
         }
     }
 
@@ -240,17 +226,6 @@ impl Arena {
         bar.finish_and_clear();
         for contender in &mut self.contenders {
             contender.rest().await?;
-        }
-        let measured = |workload: &&str| entries.iter().any(|entry| entry.workload == *workload);
-        for workload in PEERS_TOO.into_iter().filter(measured) {
-            rows.extend(self.missing.iter().map(|(name, why)| Row {
-                backend: self.backend,
-                workload: workload.to_owned(),
-                contender: (*name).to_owned(),
-                peer: true,
-                rounds: Vec::new(),
-                not_run: Some(why.clone()),
-            }));
         }
         Ok(rows)
     }
@@ -352,15 +327,12 @@ async fn postgres(plan: &Plan, server: &str) -> Result<Arena> {
     let mut others = Vec::new();
     if plan.peers {
         for (number, peer) in peers::install(&plan.target).into_iter().enumerate() {
-            match peer.start {
-                Err(why) => arena.missing.push((peer.name, format!("{why:#}"))),
-                Ok(mut start) => {
-                    let (watch, url) = fresh(&format!("peer_{number}")).await?;
-                    start.arguments.push(url.into());
-                    let contender = Contender::new(peer.name, start, watch).peer();
-                    others.push(arena.add(contender));
-                }
-            }
+            let (watch, url) = fresh(&format!("peer_{number}")).await?;
+            let start = peer.start.map(|mut start| {
+                start.arguments.push(url.into());
+                start
+            });
+            others.push(arena.add(Contender::peer(peer.name, start, watch)));
         }
     }
     let with_peers = |sides: &[usize]| [sides, &others].concat();
